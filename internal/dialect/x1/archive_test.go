@@ -19,7 +19,6 @@ import (
 	"github.com/parley-hq/parley/internal/bus"
 )
 
-// What is stored while NATS is not there comes out when it is.
 func TestEventsStoredWithoutNATSArePublishedLater(t *testing.T) {
 	w := newServer(t, options{notStarted: true})
 	for i := range 5 {
@@ -49,7 +48,7 @@ func TestAGapIsFilledAtTheNextStart(t *testing.T) {
 	}
 	w.complete("far")
 	w.close()
-	// A process that ends before anything of it gets out.
+	// A process that ends before it publishes anything.
 	w = newServer(t, options{dir: dir, notStarted: true})
 	for range 20 {
 		w.append("gap", chat.AgentStatus{Message: "in the log only"})
@@ -63,8 +62,7 @@ func TestAGapIsFilledAtTheNextStart(t *testing.T) {
 	}
 }
 
-// NATS runs elsewhere and dies again and again: the archive ends complete, and a
-// viewer who follows sees what was missed.
+// The archive is complete in the end when an external NATS stops and starts several times.
 func TestNATSDisconnectsAndReconnects(t *testing.T) {
 	dir := t.TempDir()
 	open := func(addr string) *bus.Server {
@@ -123,7 +121,7 @@ func TestEveryTurnOfManySessionsIsArchived(t *testing.T) {
 	}
 }
 
-// A queue that is full loses nothing: the log is the buffer.
+// Events that do not fit into the queue are read from the log.
 func TestAFullQueueFallsBackToTheLog(t *testing.T) {
 	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
@@ -174,7 +172,7 @@ func (w *testServer) own() *client {
 
 const secret = "the-text-that-must-not-stay-anywhere"
 
-// holds reports whether any file below dir has the text.
+// filesContaining returns the files below dir that contain the text.
 func filesContaining(t *testing.T, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -220,7 +218,7 @@ func TestAnErasedSessionIsGoneFromTheArchive(t *testing.T) {
 	}
 }
 
-// The process ends between the erase and the archive's.
+// The process ends after the erasure is recorded and before the archive is erased.
 func TestAnInterruptedEraseIsFinished(t *testing.T) {
 	dir := t.TempDir()
 	w := newServer(t, options{dir: dir})
@@ -237,24 +235,23 @@ func TestAnInterruptedEraseIsFinished(t *testing.T) {
 	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
 }
 
-// The archive's numbers do not grow as they should: what it lacks is looked for,
-// and nothing is stored twice.
+// If the archive's sequence grows by less than was published, the session is compared
+// with the log, and nothing is stored twice.
 func TestAnAcknowledgementThatDoesNotFit(t *testing.T) {
 	w := newServer(t, options{})
 	w.create("s1", chat.NoAgent)
 	w.complete("s1")
-	a := w.dialect.project.acks
-	a.mu.Lock()
-	a.shift += 5
-	a.mu.Unlock()
+	p := w.dialect.project
+	p.publishing.Lock()
+	p.archived += 5
+	p.publishing.Unlock()
 	for range 10 {
 		w.append("s1", chat.AgentStatus{Message: "x"})
 	}
 	w.complete("s1")
 }
 
-// Who begins to follow just when an event is on its way to the archive gets it
-// live: it is neither in the archive yet, nor was anybody there to hear it.
+// A client that subscribes while an event is on its way to the archive gets the live copy.
 func TestANewSubscriberMissesNoEvent(t *testing.T) {
 	var viewer *client
 	var waits atomic.Bool
@@ -271,7 +268,14 @@ func TestANewSubscriberMissesNoEvent(t *testing.T) {
 	}})
 	w.create("s1", chat.NoAgent)
 	w.complete("s1")
-	w.until("all is acknowledged", func() bool { return w.dialect.project.acks.pending() == 0 })
+	p := w.dialect.project
+	w.until("the batch has ended", func() bool {
+		p.publishing.Lock()
+		defer p.publishing.Unlock()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.queue) == 0 && p.behind == 0
+	})
 	viewer = w.root()
 	waits.Store(true)
 	w.append("s1", chat.AgentStatus{Message: "on its way"})
@@ -279,7 +283,6 @@ func TestANewSubscriberMissesNoEvent(t *testing.T) {
 	events.until("what was on its way", upTo(2))
 }
 
-// A session that is imported is in the archive from its beginning.
 func TestAnImportedSessionIsArchived(t *testing.T) {
 	from, to := newServer(t, options{notStarted: true}), newServer(t, options{})
 	from.create("s1", chat.NoAgent)

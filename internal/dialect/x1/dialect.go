@@ -162,7 +162,7 @@ func (d *Dialect) Forgotten(ctx context.Context, id chat.SessionID) bool {
 }
 
 // Run receives and publishes on the connection until ctx ends; then it publishes the
-// stored events that are left and returns. It may be called again with another connection.
+// stored events that are left and returns. It is called once.
 func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
 	if err != nil {

@@ -17,9 +17,9 @@
 //
 //	Published  the session layer calls it after the commit; it only queues (projector.go)
 //	projector  encodes it (encode.go, size.go) and publishes it on events for viewers and on
-//	           archive for JetStream, the same bytes, in the order of sequence (publish.go)
-//	acks       checks that the archive stored it (acks.go). If it did not, or NATS was
-//	           disconnected, the events are read from the log again (repair.go)
+//	           archive for JetStream, the same bytes, in the order of sequence (publish.go).
+//	           The archive confirms each batch. If it does not, if NATS was disconnected or
+//	           the queue was full, the missing events are read from the log (repair.go)
 //
 // User messages and stop requests travel in the other direction: input.go appends what
 // comes on input, and sidecars.go publishes user events of all dialects on the input of
@@ -40,6 +40,11 @@
 //
 // # Concurrency
 //
-// Locks are taken in this order: projection.repairing, acks.mu, projector.mu,
-// sidecarSessions.mu. Only repairing is held while something is read or appended.
+// Locks are taken in this order: projector.publishing, projector.mu, sidecarSessions.mu.
+// Only publishing is held while something is sent: by the loop that publishes the queue, and
+// by the goroutines that repair sessions, for one batch each.
+//
+// The queue of inbound messages is bounded; more wait at NATS. The queue of events to publish
+// is bounded; more are read from the log later. Sessions that are behind are in the list of
+// repairs once each.
 package x1

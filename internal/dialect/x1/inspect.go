@@ -58,12 +58,6 @@ func (s *archiveState) missing(was *archiveState, clean bool, expired func(time.
 // inspect compares the archive with the state in the watermark, before anything is
 // published. When messages are missing the archive is filled again from the log.
 func (p *projector) inspect(ctx context.Context, stream jetstream.Stream) {
-	p.mu.Lock()
-	done := p.restored
-	p.mu.Unlock()
-	if done {
-		return // only the connection is new
-	}
 	now, err := stateOf(ctx, stream)
 	if err != nil {
 		p.d.log.WarnContext(ctx, "the x1 archive could not be inspected", "err", err)

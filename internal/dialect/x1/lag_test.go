@@ -13,13 +13,13 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// readBarrier holds up whoever reads the log of one session, once it is shut.
+// readBarrier blocks reads of one session's log while it is shut.
 type readBarrier struct {
 	sessions
 	id      chat.SessionID
 	shut    atomic.Bool
 	once    sync.Once
-	reached chan struct{} // closed when somebody stands before it
+	reached chan struct{} // closed when a read waits
 	open    chan struct{}
 }
 
@@ -35,7 +35,7 @@ func (g *readBarrier) Read(ctx context.Context, c chat.Caller, id chat.SessionID
 	return g.sessions.Read(ctx, c, id, r)
 }
 
-// lag makes a session fall back and returns when its log is about to be read.
+// fallBehind marks a session as behind and returns when its log is about to be read.
 func (w *testServer) fallBehind(g *readBarrier) *projection {
 	w.t.Helper()
 	g.shut.Store(true)
@@ -52,8 +52,7 @@ func (w *testServer) fallBehind(g *readBarrier) *projection {
 	return l
 }
 
-// What was queued before a session fell back is not sent beside what is read from
-// the log.
+// Events that were queued before a session fell behind are published once: from the log.
 func TestQueuedEventsAreNotPublishedTwice(t *testing.T) {
 	g := newReadBarrier("s1")
 	w := newServer(t, options{change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
@@ -69,7 +68,7 @@ func TestQueuedEventsAreNotPublishedTwice(t *testing.T) {
 	// As if it had been queued a moment ago.
 	p := w.dialect.project
 	p.mu.Lock()
-	p.put(job{projection: l, what: factTask, fact: appended[0].Fact(), at: appended[0].At})
+	p.queue = append(p.queue, job{projection: l, fact: appended[0].Fact(), at: appended[0].At})
 	p.mu.Unlock()
 	w.append("s2", chat.AgentStatus{Message: "behind it in the queue"})
 	w.complete("s2")
@@ -84,7 +83,7 @@ func TestQueuedEventsAreNotPublishedTwice(t *testing.T) {
 	}
 }
 
-// A session that lags behind shows nothing to those who lost access meanwhile.
+// Events of a session that is behind are not published to clients that lost access meanwhile.
 func TestLostAccessWhileASessionIsBehind(t *testing.T) {
 	g := newReadBarrier("s1")
 	w := newServer(t, options{secured: true, change: func(o *Options) { g.sessions, o.Sessions = o.Sessions, g }})
@@ -115,18 +114,18 @@ func TestLostAccessWhileASessionIsBehind(t *testing.T) {
 	select {
 	case <-gone:
 	case <-time.After(testTimeout):
-		t.Fatal("who lost access is still connected")
+		t.Fatal("the client that lost access is still connected")
 	}
 	for _, f := range received {
 		for _, e := range f.events() {
 			if b, ok := e.Body.(chat.AgentText); ok && b.Text == "after" {
-				t.Errorf("who lost access hears %q", b.Text)
+				t.Errorf("the client that lost access received %q", b.Text)
 			}
 		}
 	}
 }
 
-// What the archive would have dropped by now is not published to it again.
+// Events that are older than the archive keeps are not published to it.
 func TestOldEventsAreNotArchivedAgain(t *testing.T) {
 	w := newServer(t, options{notStarted: true, change: func(o *Options) { o.Now = func() time.Time { return time.Now().Add(48 * time.Hour) } }})
 	w.create("s1", chat.NoAgent)

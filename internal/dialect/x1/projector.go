@@ -3,7 +3,6 @@ package x1
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,87 +11,70 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// projector publishes stored events on events and archive, previews on delta, and
-// user messages on the input of sidecars. It runs after the commit and never delays
-// one. Everything goes through one queue, in order per session. When the queue is
-// full, when NATS is disconnected, or when the archive lost something, the session
-// is behind: its missing events are read from the log (repair.go), and then the
-// queue continues.
+// projector publishes stored events on events and archive, previews on delta, and user
+// messages on the input of sidecars. It runs after the commit and never delays one.
+//
+// An event from the queue is published if it is the next one of its session. If it is not,
+// if the queue is full, or if NATS did not confirm a batch, the session is behind: its
+// missing events are read from the log (repair.go), and then the queue continues.
 type projector struct {
 	d    *Dialect
 	mark *watermark
-	acks *acks
 	wake chan struct{} // the queue has something; room for one
+	conn *nats.Conn    // set by run
+
+	publishing sync.Mutex // held while a batch is published; taken before mu
+	acks       *nats.Subscription
+	ackSubject string
+	batches    uint64 // number of the newest batch
+	archived   uint64 // the archive's last sequence, if counted
+	counted    bool
 
 	mu          sync.Mutex
 	archive     jetstream.Stream // nil while not connected
 	projections map[chat.SessionID]*projection
 	queue       []job
-	spare       []job
+	taken       []job // the jobs that run takes from the queue
 	bytes       int
-	restored    bool          // all events of earlier processes are in the archive
-	closed      bool          // nothing is queued; sessions with new events become behind
+	restored    bool // all events of earlier processes are in the archive
+	closed      bool // nothing is queued; sessions with new events become behind
+	repairs     []*projection
+	repairReady sync.Cond     // repairs is not empty, or run ends
 	behind      int           // sessions that are behind
 	erasing     int           // erased sessions that are still in the archive
 	eraseCount  int           // erased sessions since the start
 	caughtUp    chan struct{} // closed when no session is behind
 }
 
-// projection is the publishing state of one session. projector.mu guards the fields
-// down to eraseDone, acks.mu guards live and archivedOnly.
+// projection is the publishing state of one session. projector.publishing guards batch and
+// live, projector.mu the fields before them.
 type projection struct {
-	id     chat.SessionID
-	next   chat.Seq // the sequence to publish next; 0 when unknown
-	behind bool     // events are read from the log instead of the queue
-	stale  bool     // something was stored since the log was read
-	since  chat.At  // time of the first event that was not published, or of the erasure
-	erased bool
-
+	id        chat.SessionID
+	next      chat.Seq // the sequence to publish next; 0 when unknown
+	behind    bool     // events are read from the log instead of the queue
+	stale     bool     // something was stored since the log was read
+	repairing bool     // it is in repairs, or a goroutine repairs it
+	since     chat.At  // time of the first event that was not published, or of the erasure
+	erased    bool
 	eraseDone chan struct{} // closed once the archive has nothing of it; nil until it is erased
 
-	live         bool           // there were subscribers when its newest window began
-	archivedOnly []encodedEvent // published to the archive alone and not acknowledged
+	batch uint64 // the newest batch with an event of it
+	live  bool   // there were subscribers when that batch began
 
-	events    string                 // subject
-	archive   string                 // subject
-	delta     string                 // subject
-	off       atomic.Bool            // behind or erased, readable without the lock
-	window    atomic.Pointer[window] // the newest window with an event of it
-	repairing sync.Mutex             // held while it is repaired or erased; taken before all others
+	events, archive, delta string // subjects
 }
 
-// encodedEvent is an event as it is published, with the number of its window.
-type encodedEvent struct {
-	window uint64
-	data   []byte
-}
-
-// settled reports whether all its published events are acknowledged.
-func (l *projection) settled() bool {
-	w := l.window.Load()
-	return w == nil || w.settled.Load()
-}
-
-// job is one thing to publish.
+// job is an event or a preview to publish.
 type job struct {
 	projection *projection
-	what       task
 	typ        string
 	fact       chat.Fact
 	piece      *chat.Preview
 	at         chat.At
 }
 
-type task uint8
-
-const (
-	factTask task = iota
-	previewTask
-	repairTask
-	eraseTask
-)
-
-// Bounds of the queue.
+// Bounds of the queue. When it is full, previews are dropped and sessions with new events
+// become behind.
 const (
 	maxQueued      = 1 << 16
 	maxBytes       = 32 << 20
@@ -112,7 +94,7 @@ func newProjector(d *Dialect) (*projector, error) {
 		return nil, err
 	}
 	p := &projector{d: d, mark: m, wake: make(chan struct{}, 1), projections: map[chat.SessionID]*projection{}, closed: true, caughtUp: make(chan struct{})}
-	p.acks = newAcks(p)
+	p.repairReady.L = &p.mu
 	return p, nil
 }
 
@@ -120,30 +102,24 @@ func newProjector(d *Dialect) (*projector, error) {
 func (p *projector) take(id chat.SessionID, entries []chat.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	l := p.projection(id)
 	for i := range entries {
 		e := &entries[i]
-		if e.Piece != nil {
-			if !p.closed && len(p.queue) < maxQueued && p.bytes < maxBytes {
-				// A preview that is left out is part of the finished block.
-				p.put(job{projection: p.projection(id), what: previewTask, piece: e.Piece, at: e.At})
-			}
-			continue
-		}
-		if e.Fact.Seq == 1 {
+		room := !p.closed && len(p.queue) < maxQueued && p.bytes < maxBytes
+		if e.Piece == nil && e.Fact.Seq == 1 {
 			p.mark.addWorkspaceOf(&e.Fact)
 		}
-		l := p.projection(id)
 		switch {
-		case l.behind:
-			l.stale = true
-		case p.closed, len(p.queue) >= maxQueued, p.bytes >= maxBytes:
+		case room && (e.Piece != nil || !l.behind):
+			p.queue = append(p.queue, job{projection: l, typ: e.Label.Type, fact: e.Fact, piece: e.Piece, at: e.At})
+			p.bytes += len(e.Fact.JSON)
+		case e.Piece == nil:
 			p.fallBehind(l, e.At)
-		case l.next == 0 && e.Fact.Seq > 1 && !p.restored, l.next != 0 && l.next != e.Fact.Seq:
-			p.fallBehind(l, e.At)
-		default:
-			l.next = e.Fact.Seq + 1
-			p.put(job{projection: l, what: factTask, typ: e.Label.Type, fact: e.Fact, at: e.At})
 		}
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
 	}
 }
 
@@ -164,31 +140,18 @@ func (p *projector) projection(id chat.SessionID) *projection {
 // from the archive again. The caller holds mu.
 func (p *projector) forget() {
 	busy := map[*projection]bool{}
-	for i := range p.queue {
-		busy[p.queue[i].projection] = true
+	for _, jobs := range [][]job{p.queue, p.taken} {
+		for i := range jobs {
+			busy[jobs[i].projection] = true
+		}
 	}
 	for id, l := range p.projections {
-		if !l.behind && !l.erased && !busy[l] && l.settled() {
+		if !l.repairing && !busy[l] {
 			delete(p.projections, id)
 			if len(p.projections) < maxProjections/2 {
 				return
 			}
 		}
-	}
-}
-
-// put queues a job and wakes the loop. The caller holds mu.
-func (p *projector) put(j job) {
-	p.queue = append(p.queue, j)
-	p.bytes += len(j.fact.JSON)
-	p.wakeUp()
-}
-
-// wakeUp wakes the loop, which also sends the message that acks holds back.
-func (p *projector) wakeUp() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -199,12 +162,20 @@ func (p *projector) fallBehind(l *projection, at chat.At) {
 		return
 	}
 	l.behind, l.since = true, at
-	l.off.Store(true)
 	if p.behind == 0 {
 		p.caughtUp = make(chan struct{})
 	}
 	p.behind++
-	p.put(job{projection: l, what: repairTask})
+	p.queueRepair(l)
+}
+
+// queueRepair queues the repair or the erasure of a session. The caller holds mu.
+func (p *projector) queueRepair(l *projection) {
+	if !l.repairing {
+		l.repairing = true
+		p.repairs = append(p.repairs, l)
+		p.repairReady.Signal()
+	}
 }
 
 // imported publishes a session that was imported as a whole; at is its last activity.
@@ -214,21 +185,9 @@ func (p *projector) imported(id chat.SessionID, at chat.At) {
 	p.fallBehind(p.projection(id), at)
 }
 
-// fallBehindAll marks the sessions of a window as behind.
-func (p *projector) fallBehindAll(w *window) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, l := range w.projections {
-		if !l.erased {
-			p.fallBehind(l, w.oldest)
-		}
-	}
-}
-
 // caughtUpWith marks a session as no longer behind. The caller holds mu.
 func (p *projector) caughtUpWith(l *projection) {
 	l.behind, l.stale = false, false
-	l.off.Store(l.erased)
 	if p.behind--; p.behind == 0 {
 		close(p.caughtUp)
 	}
@@ -243,13 +202,12 @@ func (p *projector) erase(id chat.SessionID) {
 		return // it is queued already, and repeated until it succeeds
 	}
 	l.erased, l.eraseDone = true, make(chan struct{})
-	l.off.Store(true)
 	p.erasing++
 	p.eraseCount++
 	if !l.behind {
 		l.since = chat.AtOf(p.d.opt.Now())
 	}
-	p.put(job{projection: l, what: eraseTask})
+	p.queueRepair(l)
 }
 
 // waitErased waits until the archive has nothing of an erased session, and returns
@@ -261,10 +219,10 @@ func (p *projector) waitErased(ctx context.Context, id chat.SessionID) bool {
 		p.mu.Unlock()
 		return true
 	}
-	wiped := l.eraseDone
+	done := l.eraseDone
 	p.mu.Unlock()
 	select {
-	case <-wiped:
+	case <-done:
 		return true
 	case <-ctx.Done():
 		return false
@@ -274,49 +232,40 @@ func (p *projector) waitErased(ctx context.Context, id chat.SessionID) bool {
 // run publishes until ctx ends. Then it calls drainInput, which returns when all
 // received messages are stored, and publishes what is left.
 func (p *projector) run(ctx context.Context, conn *nats.Conn, stream jetstream.Stream, drainInput func()) error {
-	out := &publisher{p: p, conn: conn, stream: stream}
+	p.conn = conn
 	p.inspect(ctx, stream)
 	p.setArchive(stream)
 	defer p.setArchive(nil)
-	if err := p.acks.open(ctx, out); err != nil {
+	if err := p.subscribeAcks(); err != nil {
 		return err
 	}
-	defer p.acks.close()
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	out.repairReady.L = &out.mu
+	defer cancel()
 	for range 4 {
-		wg.Go(func() { out.runRepairs(late) })
+		wg.Go(func() { p.runRepairs(late, stream) })
 	}
-	defer context.AfterFunc(late, out.repairReady.Broadcast)()
+	context.AfterFunc(late, func() {
+		p.mu.Lock() // a goroutine that has checked late waits by now
+		defer p.mu.Unlock()
+		p.repairReady.Broadcast()
+	})
 	wg.Go(func() { p.recover(ctx, stream) })
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	connects := conn.Stats().Reconnects
 	for {
-		batch := p.batch()
-		for _, j := range batch {
-			out.do(late, j)
-		}
-		p.acks.cut()
-		if len(batch) >= busyBatch {
+		if p.publishQueued(late) >= busyBatch {
 			pause(ctx, busyPause)
 		}
 		select {
 		case <-p.wake:
 		case <-tick.C:
-			if n := conn.Stats().Reconnects; n != connects {
-				connects = n
-				p.acks.expire(0) // what was sent on the old connection is not acknowledged any more
-			}
-			p.acks.expire(ackWait)
 			p.save(late, stream, false)
 		case <-ctx.Done():
 			drainInput()
-			p.finish(late, out)
-			cancel()
+			p.finish(late)
+			p.save(late, stream, true)
 			return nil
 		}
 	}
@@ -324,37 +273,21 @@ func (p *projector) run(ctx context.Context, conn *nats.Conn, stream jetstream.S
 
 // finish publishes what is queued, for at most 3 seconds. The next start publishes
 // the rest from the log.
-func (p *projector) finish(ctx context.Context, out *publisher) {
-	limit := time.Now().Add(3 * time.Second)
-	for {
-		for _, j := range p.batch() {
-			out.do(ctx, j)
-		}
-		p.acks.cut()
-		p.mu.Lock()
-		idle, caughtUp := len(p.queue) == 0, p.caughtUp
-		behind := p.behind
-		p.mu.Unlock()
-		if idle && behind == 0 && p.acks.pending() == 0 {
-			break
-		}
-		if time.Now().After(limit) {
-			break
-		}
-		if behind == 0 {
-			caughtUp = nil
-		}
-		wait, done := context.WithDeadline(ctx, time.Now().Add(20*time.Millisecond))
-		select {
-		case <-p.wake:
-		case <-caughtUp:
-		case <-p.acks.settledSignal:
-		case <-wait.Done():
-		}
-		done()
+func (p *projector) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	for p.publishQueued(ctx) > 0 && ctx.Err() == nil {
 	}
 	p.setOpen(false)
-	p.save(ctx, out.stream, true)
+	p.mu.Lock()
+	caughtUp, behind := p.caughtUp, p.behind
+	p.mu.Unlock()
+	if behind > 0 {
+		select {
+		case <-caughtUp:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // setOpen says whether stored events are queued; if not, their sessions become behind.
@@ -364,14 +297,33 @@ func (p *projector) setOpen(open bool) {
 	p.closed = !open
 }
 
-// batch takes the queued jobs.
-func (p *projector) batch() []job {
+// takeQueue takes the queued jobs.
+func (p *projector) takeQueue() []job {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := p.queue
-	clear(p.spare[:cap(p.spare)])
-	p.queue, p.spare, p.bytes = p.spare[:0], b, 0
-	return b
+	clear(p.taken)
+	p.queue, p.taken, p.bytes = p.taken[:0], p.queue, 0
+	return p.taken
+}
+
+// isNext reports whether an event from the queue is the next one of its session. A session
+// that misses events becomes behind.
+func (p *projector) isNext(j *job) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := j.projection
+	if l.next == 0 && (j.fact.Seq == 1 || p.restored) {
+		l.next = j.fact.Seq
+	}
+	switch {
+	case l.behind, l.erased, j.fact.Seq < l.next:
+		return false // a repair publishes it or has published it
+	case j.fact.Seq != l.next:
+		p.fallBehind(l, j.at)
+		return false
+	}
+	l.next++
+	return true
 }
 
 // save writes the watermark: the time up to which all events are in the archive.
@@ -380,7 +332,7 @@ func (p *projector) save(ctx context.Context, stream jetstream.Stream, clean boo
 	at := chat.AtOf(p.d.opt.Now())
 	restored := p.restored
 	for i := range p.queue {
-		if p.queue[i].what == factTask {
+		if p.queue[i].piece == nil {
 			at = min(at, p.queue[i].at)
 			break // the queue is nearly in the order of time
 		}
@@ -393,9 +345,6 @@ func (p *projector) save(ctx context.Context, stream jetstream.Stream, clean boo
 		}
 	}
 	p.mu.Unlock()
-	if oldest, ok := p.acks.oldest(); ok {
-		at = min(at, oldest)
-	}
 	archive := func() *archiveState {
 		if p.d.opt.External {
 			return nil // other programs may change it

@@ -3,8 +3,6 @@ package x1
 import (
 	"context"
 	"errors"
-	"iter"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,77 +13,65 @@ import (
 
 // runRepairs publishes the missing events of sessions that are behind, and removes
 // erased sessions from the archive, until ctx ends.
-func (o *publisher) runRepairs(ctx context.Context) {
+func (p *projector) runRepairs(ctx context.Context, stream jetstream.Stream) {
 	for {
-		o.mu.Lock()
-		for len(o.repairs) == 0 && ctx.Err() == nil {
-			o.repairReady.Wait()
+		p.mu.Lock()
+		for len(p.repairs) == 0 && ctx.Err() == nil {
+			p.repairReady.Wait()
 		}
 		if ctx.Err() != nil {
-			o.mu.Unlock()
+			p.mu.Unlock()
 			return
 		}
-		j := o.repairs[0]
-		o.repairs = o.repairs[1:]
-		o.mu.Unlock()
-		o.retryRepair(ctx, j)
+		l := p.repairs[0]
+		p.repairs = p.repairs[1:]
+		p.mu.Unlock()
+		p.repair(ctx, l, stream)
 	}
 }
 
-// retryRepair repeats a job until it succeeds, so that every stored event is published
+// repair repeats its attempts until one succeeds, so that every stored event is published
 // even if NATS was disconnected for a while.
-func (o *publisher) retryRepair(ctx context.Context, j job) {
-	what := "a session could not be brought up to date on NATS; trying again"
-	do := o.catchUp
-	if j.what == eraseTask {
-		what, do = "an erased session could not be removed from the archive; trying again", o.eraseArchived
-	}
-	j.projection.repairing.Lock()
-	defer j.projection.repairing.Unlock()
-	for wait := 50 * time.Millisecond; ctx.Err() == nil; wait = min(2*wait, 5*time.Second) {
-		err := do(ctx, j.projection)
-		if err == nil {
+func (p *projector) repair(ctx context.Context, l *projection, stream jetstream.Stream) {
+	for wait := 50 * time.Millisecond; ctx.Err() == nil; {
+		p.mu.Lock()
+		behind, erased := l.behind, l.erased
+		l.repairing = behind || erased
+		p.mu.Unlock()
+		var err error
+		switch {
+		case erased:
+			if err = p.eraseArchived(ctx, l, stream); err == nil {
+				return
+			}
+		case behind:
+			if err = p.catchUp(ctx, l, stream); err == nil {
+				continue
+			}
+		default:
 			return
 		}
 		if ctx.Err() == nil {
-			o.p.d.log.WarnContext(ctx, what, "session", j.projection.id, "err", err)
+			p.d.log.WarnContext(ctx, "the copy of a session on NATS could not be brought up to date; trying again", "session", l.id, "erased", erased, "err", err)
 		}
 		pause(ctx, wait)
+		wait = min(2*wait, 5*time.Second)
 	}
 }
 
 // catchUp publishes the events of a session that the archive does not have. The queue
 // continues after them.
-func (o *publisher) catchUp(ctx context.Context, l *projection) error {
-	p := o.p
-	if !l.settled() {
-		if err := p.acks.barrier(ctx); err != nil {
-			return err
-		}
-	}
-	last, err := o.archived(ctx, l.id)
-	if err != nil {
-		return err
-	}
-	for {
+func (p *projector) catchUp(ctx context.Context, l *projection, stream jetstream.Stream) error {
+	p.publishing.Lock() // after a batch with an event of it
+	last, err := lastArchived(ctx, stream, l.id)
+	p.publishing.Unlock()
+	for err == nil {
 		p.mu.Lock()
 		l.stale = false
 		p.mu.Unlock()
-		if last, err = o.publishAfter(ctx, l, last); err != nil {
-			code := chat.CodeOf(err)
-			if code != chat.NotFound && code != chat.Gone {
-				return err
-			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.caughtUpWith(l)
-			if !l.erased { // else eraseArchived needs it
-				delete(p.projections, l.id)
-			}
-			return nil
-		}
+		last, err = p.publishAfter(ctx, l, last)
 		p.mu.Lock()
-		if !l.stale {
+		if err == nil && !l.stale {
 			l.next = last + 1
 			p.caughtUpWith(l)
 			p.mu.Unlock()
@@ -93,75 +79,79 @@ func (o *publisher) catchUp(ctx context.Context, l *projection) error {
 		}
 		p.mu.Unlock()
 	}
+	if code := chat.CodeOf(err); code != chat.NotFound && code != chat.Gone {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.caughtUpWith(l)
+	return nil
 }
 
 // publishAfter publishes the stored events after a sequence and returns the last one.
 // Events that are older than the archive keeps are left out.
-func (o *publisher) publishAfter(ctx context.Context, l *projection, after chat.Seq) (last chat.Seq, err error) {
-	defer o.p.wakeUp() // several sessions share a window; the loop closes it
-	if after, err = o.skipOld(ctx, l.id, after); err != nil {
+func (p *projector) publishAfter(ctx context.Context, l *projection, after chat.Seq) (last chat.Seq, err error) {
+	if after, err = p.skipOld(ctx, l.id, after); err != nil {
 		return after, err
 	}
-	var at chat.At
-	n := 0
-	for f, err := range o.stored(ctx, l.id, chat.Range{After: after}) {
-		if err != nil {
+	for more := true; more; {
+		var facts []chat.Fact
+		facts, more, err = p.d.opt.Sessions.Read(ctx, chat.Trusted, l.id, chat.Range{After: after, MaxBytes: 256 << 10})
+		if err != nil || len(facts) == 0 {
 			return after, err
 		}
-		if n%100 == 0 {
-			at = o.at(f) // exact enough for the watermark
-		}
-		n++
-		label, err := f.Label()
-		if err != nil {
-			o.p.d.log.ErrorContext(ctx, "a stored event cannot be read", "session", l.id, "sequence", f.Seq, "err", err)
-		}
-		if err := o.send(ctx, l, f, label.Type, at); err != nil {
+		if err := p.publishPage(ctx, l, facts); err != nil {
 			return after, err
 		}
-		after = f.Seq
+		after = facts[len(facts)-1].Seq
 	}
 	return after, nil
 }
 
-func (o *publisher) stored(ctx context.Context, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
-	r.MaxBytes = 256 << 10
-	return o.p.d.facts(ctx, id, r)
+// publishPage publishes stored events of a session.
+func (p *projector) publishPage(ctx context.Context, l *projection, facts []chat.Fact) error {
+	p.publishing.Lock()
+	defer p.publishing.Unlock()
+	b := p.newBatch(ctx)
+	at := p.storedAt(facts[0])
+	for _, f := range facts {
+		label, err := f.Label()
+		if err != nil {
+			p.d.log.ErrorContext(ctx, "a stored event cannot be read", "session", l.id, "sequence", f.Seq, "err", err)
+		}
+		b.add(l, f, label.Type, at)
+	}
+	return b.end()
 }
 
 // skipOld returns the last event that is too old for the archive, or after if there is
 // none behind it.
-func (o *publisher) skipOld(ctx context.Context, id chat.SessionID, after chat.Seq) (chat.Seq, error) {
-	limit := chat.AtOf(o.p.d.opt.Now().Add(-o.p.d.opt.Keep))
-	for f, err := range o.stored(ctx, id, chat.Range{After: after, Limit: 1}) {
-		if err != nil || o.at(f) >= limit {
-			return after, err
-		}
-	}
-	for f, err := range o.stored(ctx, id, chat.Range{After: after, Desc: true}) {
+func (p *projector) skipOld(ctx context.Context, id chat.SessionID, after chat.Seq) (chat.Seq, error) {
+	limit := chat.AtOf(p.d.opt.Now().Add(-p.d.opt.Keep))
+	for f, err := range p.d.facts(ctx, id, chat.Range{After: after, Desc: true, MaxBytes: 256 << 10}) {
 		if err != nil {
 			return after, err
 		}
-		if o.at(f) < limit {
+		if p.storedAt(f) < limit {
 			return f.Seq, nil
 		}
 	}
 	return after, nil
 }
 
-// at is when an event was stored, or now if that cannot be read.
-func (o *publisher) at(f chat.Fact) chat.At {
+// storedAt is when an event was stored, or now if that cannot be read.
+func (p *projector) storedAt(f chat.Fact) chat.At {
 	if e, err := f.Event(); err == nil {
 		return e.At
 	}
-	return chat.AtOf(o.p.d.opt.Now())
+	return chat.AtOf(p.d.opt.Now())
 }
 
-// archived returns the last sequence of a session in the archive, 0 for none.
-func (o *publisher) archived(ctx context.Context, id chat.SessionID) (chat.Seq, error) {
+// lastArchived returns the last sequence of a session in the archive, 0 for none.
+func lastArchived(ctx context.Context, stream jetstream.Stream, id chat.SessionID) (chat.Seq, error) {
 	wait, cancel := context.WithTimeout(ctx, ackWait)
 	defer cancel()
-	m, err := o.stream.GetLastMsgForSubject(wait, Subject(id, Archive))
+	m, err := stream.GetLastMsgForSubject(wait, Subject(id, Archive))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return 0, nil
 	}
@@ -184,12 +174,6 @@ const slack = 5 * time.Minute
 // recover publishes the events that the last process did not publish, and erases from
 // the archive what was erased meanwhile. It runs in the background.
 func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
-	p.mu.Lock()
-	done := p.restored
-	p.mu.Unlock()
-	if done {
-		return // only the connection is new; repairs are queued
-	}
 	from := p.mark.from - chat.At(slack.Microseconds())
 	for _, workspace := range p.mark.workspaces() {
 		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
@@ -197,32 +181,29 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 			if err == nil {
 				break
 			}
-			if ctx.Err() != nil {
-				return
+			if ctx.Err() == nil {
+				p.d.log.WarnContext(ctx, "sessions cannot be compared with the archive of x1; trying again", "workspace", workspace, "err", err)
 			}
-			p.d.log.WarnContext(ctx, "sessions cannot be compared with the archive of x1; trying again", "workspace", workspace, "err", err)
 			if !pause(ctx, wait) {
 				return
 			}
 		}
 	}
-	for {
+	for done := false; !done; {
 		p.mu.Lock()
-		caughtUp, behind := p.caughtUp, p.behind
-		if behind == 0 {
-			p.restored = true
-		}
+		caughtUp := p.caughtUp
+		done = p.behind == 0
+		p.restored = done
 		p.mu.Unlock()
-		if behind == 0 {
-			break
-		}
-		select {
-		case <-caughtUp:
-		case <-ctx.Done():
-			return
+		if !done {
+			select {
+			case <-caughtUp:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
-	p.sweep(ctx, stream)
+	p.sweep(ctx, stream, from)
 }
 
 // recheck compares the sessions that were active since a time with the archive.
@@ -252,37 +233,28 @@ func (p *projector) recheck(ctx context.Context, workspace string, from chat.At)
 		if page.Next == "" {
 			return ctx.Err()
 		}
-		if err := p.waitForRoom(ctx); err != nil {
-			return err
+		// A million active sessions must not need much memory.
+		for p.tooManyBehind() && pause(ctx, 5*time.Millisecond) {
 		}
 		f.Cursor = page.Next
 	}
 }
 
-// waitForRoom waits while 1000 sessions are being compared, so that a million active
-// sessions need little memory.
-func (p *projector) waitForRoom(ctx context.Context) error {
-	for {
-		p.mu.Lock()
-		behind := p.behind
-		p.mu.Unlock()
-		if behind < 1000 {
-			return ctx.Err()
-		}
-		if !pause(ctx, 5*time.Millisecond) {
-			return ctx.Err()
-		}
-	}
+func (p *projector) tooManyBehind() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.behind >= 1000
 }
 
-// sweep removes sessions from the archive that were erased while NATS was not connected.
-func (p *projector) sweep(ctx context.Context, stream jetstream.Stream) {
+// sweep removes sessions from the archive that were erased since a time, in case NATS was not
+// connected or a power cut undid the erasure.
+func (p *projector) sweep(ctx context.Context, stream jetstream.Stream, since chat.At) {
 	if p.mark.clean {
 		return
 	}
 	if ask := p.d.opt.ErasedSince; ask != nil {
 		// Listing the subjects is slow if many sessions were active.
-		if any, err := ask(ctx, p.mark.from-chat.At(slack.Microseconds())); err == nil && !any {
+		if any, err := ask(ctx, since); err == nil && !any {
 			return
 		}
 	}
@@ -291,12 +263,7 @@ func (p *projector) sweep(ctx context.Context, stream jetstream.Stream) {
 		p.d.log.WarnContext(ctx, "the x1 archive could not be searched for erased sessions", "err", err)
 		return
 	}
-	subjects := make([]string, 0, len(info.State.Subjects))
 	for s := range info.State.Subjects {
-		subjects = append(subjects, s)
-	}
-	slices.Sort(subjects)
-	for _, s := range subjects {
 		id, _, ok := ParseSubject(s)
 		if !ok || ctx.Err() != nil {
 			continue

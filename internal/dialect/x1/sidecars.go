@@ -153,19 +153,19 @@ func (a *sidecarSessions) renew(id chat.SessionID) {
 }
 
 // deliver publishes user events and stop requests on the input of a session's sidecar.
-func (o *publisher) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, typ string) error {
+func (p *projector) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, typ string) error {
 	switch typ {
 	case "user.message", "user.input_response", "user.approval_response", "user.permission_response", "turn.stop_requested":
 	case "session.updated", "session.started":
-		o.p.d.sidecars.renew(id)
+		p.d.sidecars.renew(id)
 		if e, err := f.Event(); err == nil {
-			o.p.d.disconnectFormerMembers(ctx, &e)
+			p.d.disconnectFormerMembers(ctx, &e)
 		}
 		return nil
 	default:
 		return nil
 	}
-	at, err := o.p.d.sidecars.find(ctx, id)
+	at, err := p.d.sidecars.find(ctx, id)
 	if at == nil || err != nil {
 		return nil // no sidecar, or erased
 	}
@@ -173,7 +173,7 @@ func (o *publisher) deliver(ctx context.Context, id chat.SessionID, f chat.Fact,
 	if err != nil {
 		return nil
 	}
-	data, ok := fitInput(&e, int(o.conn.MaxPayload())-headroom)
+	data, ok := fitInput(&e, int(p.conn.MaxPayload())-headroom)
 	if !ok || e.Via == via && e.Actor.Kind == chat.Agent || hasNoID(&e) {
 		return nil // the sidecar sent it
 	}
@@ -183,16 +183,16 @@ func (o *publisher) deliver(ctx context.Context, id chat.SessionID, f chat.Fact,
 	// A message is also a sign of presence.
 	poke := nats.NewMsg(Subject(id, Presence))
 	poke.Header.Set(HeaderSequence, strconv.FormatUint(uint64(f.Seq), 10))
-	_ = o.conn.PublishMsg(poke) // the message itself wakes the agent
-	if o.p.d.opt.External && e.Via != via {
+	_ = p.conn.PublishMsg(poke) // the message itself wakes the agent
+	if p.d.opt.External && e.Via != via {
 		// For sidecars of the same account. They have received what came by input.
 		m.Subject = Subject(id, Input)
-		if err := o.conn.PublishMsg(m); err != nil {
+		if err := p.conn.PublishMsg(m); err != nil {
 			return err
 		}
 	}
 	m.Subject = outPrefix + Token(id) + "." + string(Input)
-	return o.conn.PublishMsg(m)
+	return p.conn.PublishMsg(m)
 }
 
 // maxDelivered bounds the user events that are kept: more than a replay buffer has.
