@@ -26,9 +26,9 @@ func (d *Dialect) audit(r *http.Request, c chat.Caller, event string, id chat.Se
 }
 
 // listAudit lists the audit log.
-func (d *Dialect) listAudit(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) listAudit(r *http.Request, c chat.Caller) (page chat.AuditPage, err error) {
 	if d.opt.AuditLog == nil {
-		return chat.Errorf(chat.NotFound, "this server keeps no audit log")
+		return page, chat.Errorf(chat.NotFound, "this server keeps no audit log")
 	}
 	q := edge.NewQuery(r)
 	ask := chat.AuditQuery{
@@ -42,11 +42,7 @@ func (d *Dialect) listAudit(w http.ResponseWriter, r *http.Request, c chat.Calle
 		ask.Desc = ask.After == ""
 	}
 	if q.Err != nil {
-		return q.Err
+		return page, q.Err
 	}
-	page, err := d.opt.AuditLog(r.Context(), c, ask)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, page)
-	}
-	return err
+	return d.opt.AuditLog(r.Context(), c, ask)
 }

@@ -146,24 +146,18 @@ func (d *Dialect) deleteFile(w http.ResponseWriter, r *http.Request, c chat.Call
 	return nil
 }
 
-func (d *Dialect) listFiles(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) listFiles(r *http.Request, c chat.Caller) (body filesBody, err error) {
 	q := edge.NewQuery(r)
 	prefix, after, limit := q.Text("prefix"), q.Text("after"), q.Limit(100, 1000)
 	if q.Err != nil {
-		return q.Err
+		return body, q.Err
 	}
 	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
-	if err != nil {
-		return err
+	if err == nil {
+		body.Artifacts, body.More, err = d.opt.Files.List(r.Context(), sess.ID, prefix, after, limit)
 	}
-	infos, more, err := d.opt.Files.List(r.Context(), sess.ID, prefix, after, limit)
-	if err != nil {
-		return err
-	}
-	body := filesBody{Artifacts: infos, More: more}
-	if infos == nil {
+	if body.Artifacts == nil {
 		body.Artifacts = []chat.FileInfo{}
 	}
-	d.http.Send(w, r, http.StatusOK, body)
-	return nil
+	return body, err
 }

@@ -28,7 +28,7 @@ type messagesPage struct {
 	More     bool              `json:"more"`
 }
 
-func (d *Dialect) readMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) readMessages(r *http.Request, c chat.Caller) (any, error) {
 	q := edge.NewQuery(r)
 	mq := MessageQuery{
 		After: q.Text("after"), Before: q.Text("before"), Limit: q.Limit(100, 1000),
@@ -41,14 +41,10 @@ func (d *Dialect) readMessages(w http.ResponseWriter, r *http.Request, c chat.Ca
 		q.Refuse("workstream", mq.Workstream, "the id of a workstream, or main")
 	}
 	if q.Err != nil {
-		return q.Err
+		return nil, q.Err
 	}
 	if d.opt.Messages == nil {
-		return chat.Errorf(chat.Unavailable, "this server gives out no messages; read the events instead")
+		return nil, chat.Errorf(chat.Unavailable, "this server gives out no messages; read the events instead")
 	}
-	page, err := d.opt.Messages(r.Context(), c, sessionID(r), mq)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, page)
-	}
-	return err
+	return d.opt.Messages(r.Context(), c, sessionID(r), mq)
 }

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -66,9 +67,10 @@ func (s schemas) operation(op operation, path string) object {
 		params = append(params, object{"name": p.name, "in": "query", "description": p.says, "schema": object{"type": p.kind}})
 	}
 	success := object{"description": "Done."}
+	in, out := cmp.Or(op.in, op.do.in), cmp.Or(op.out, op.do.out)
 	switch {
-	case op.out != nil:
-		success["content"] = object{"application/json": object{"schema": s.of(reflect.TypeOf(op.out))}}
+	case out != nil:
+		success["content"] = object{"application/json": object{"schema": s.of(reflect.TypeOf(out))}}
 	case op.outType != "":
 		success["content"] = object{op.outType: object{}}
 	}
@@ -80,9 +82,9 @@ func (s schemas) operation(op operation, path string) object {
 		o["parameters"] = params
 	}
 	switch {
-	case op.in != nil:
-		schema := s.of(reflect.TypeOf(op.in))
-		switch op.in.(type) {
+	case in != nil:
+		schema := s.of(reflect.TypeOf(in))
+		switch in.(type) {
 		case draftBody, previewBody: // one, or an array
 			schema = object{"oneOf": []any{schema, object{"type": "array", "items": schema, "minItems": 1}}}
 		}

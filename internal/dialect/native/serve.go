@@ -52,12 +52,10 @@ type sessions interface {
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 }
 
-// files stores artifacts.
+// files reads artifacts.
 type files interface {
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
 	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) ([]chat.FileInfo, bool, error)
-	Delete(ctx context.Context, id chat.SessionID, path string) error
 }
 
 // workers connects agents that run outside of the process.
@@ -144,7 +142,7 @@ func (d *Dialect) Routes() []wire.Route {
 					err = d.resolve(r, c)
 				}
 				if err == nil {
-					err = op.run(w, r, c)
+					err = op.do.run(w, r, c, op.code)
 				}
 				if err != nil {
 					d.http.Fail(w, r, err)
@@ -188,66 +186,41 @@ func (d *Dialect) createSession(w http.ResponseWriter, r *http.Request, c chat.C
 	return nil
 }
 
-func (d *Dialect) listSessions(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) listSessions(r *http.Request, c chat.Caller) (page chat.SessionPage, err error) {
 	q := edge.NewQuery(r)
 	f := chat.Filter{
 		Limit: q.Limit(100, 1000), Cursor: q.Text("cursor"), Agent: q.Text("agent"), Query: q.Text("q"),
 		Status: chat.Status(q.OneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
 	}
 	if q.Err != nil {
-		return q.Err
+		return page, q.Err
 	}
-	page, err := d.opt.Sessions.List(r.Context(), c, f)
-	if err != nil {
-		return err
-	}
-	if page.Sessions == nil {
+	if page, err = d.opt.Sessions.List(r.Context(), c, f); page.Sessions == nil {
 		page.Sessions = []chat.Session{}
 	}
-	d.http.Send(w, r, http.StatusOK, page)
-	return nil
+	return page, err
 }
 
-func (d *Dialect) getSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, sess)
-	}
-	return err
+func (d *Dialect) getSession(r *http.Request, c chat.Caller) (chat.Session, error) {
+	return d.opt.Sessions.Get(r.Context(), c, sessionID(r))
 }
 
 // acceptSession takes the id of the session, never an alias: it replaces an alias of
 // the caller that has this name.
-func (d *Dialect) acceptSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, sess)
-	}
-	return err
+func (d *Dialect) acceptSession(r *http.Request, c chat.Caller) (chat.Session, error) {
+	return d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
 }
 
-func (d *Dialect) patchSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var p patchBody
-	if err := d.http.Read(r, &p); err != nil {
-		return err
-	}
+func (d *Dialect) patchSession(r *http.Request, c chat.Caller, p patchBody) (chat.Session, error) {
 	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Settings == nil && p.Members == nil && !p.Compact {
-		return chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy, settings, compact or members")
+		return chat.Session{}, chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy, settings, compact or members")
 	}
 	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Settings: p.Settings, Compact: p.Compact, Members: p.Members}
-	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, sess)
-	}
-	return err
+	return d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
 }
 
-func (d *Dialect) eraseSession(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	receipt, err := d.opt.Sessions.Erase(r.Context(), c, sessionID(r))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, receipt)
-	}
-	return err
+func (d *Dialect) eraseSession(r *http.Request, c chat.Caller) (chat.Receipt, error) {
+	return d.opt.Sessions.Erase(r.Context(), c, sessionID(r))
 }
 
 func (d *Dialect) appendEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
@@ -362,61 +335,41 @@ func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Calle
 	return err
 }
 
-func (d *Dialect) answerPrompt(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var a chat.Answer
-	if err := d.http.Read(r, &a); err != nil {
-		return err
-	}
+func (d *Dialect) answerPrompt(r *http.Request, c chat.Caller, a chat.Answer) (eventBody, error) {
 	e, err := d.opt.Sessions.Answer(r.Context(), c, sessionID(r), r.PathValue("request_id"), a)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, eventBody{e})
-	}
-	return err
+	return eventBody{e}, err
 }
 
-func (d *Dialect) snapshot(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) snapshot(r *http.Request, c chat.Caller) (chat.Snapshot, error) {
 	q := edge.NewQuery(r)
 	n := q.Number("items", 0, 2000, 200)
 	if q.Err != nil {
-		return q.Err
+		return chat.Snapshot{}, q.Err
 	}
-	snap, err := d.opt.Sessions.Snapshot(r.Context(), c, sessionID(r), int(n))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, snap)
-	}
-	return err
+	return d.opt.Sessions.Snapshot(r.Context(), c, sessionID(r), int(n))
 }
 
-func (d *Dialect) readItems(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) readItems(r *http.Request, c chat.Caller) (chat.ItemPage, error) {
 	q := edge.NewQuery(r)
 	before, limit := q.Sequence("before", 1), q.Limit(100, 1000)
 	if q.Err != nil {
-		return q.Err
+		return chat.ItemPage{}, q.Err
 	}
-	page, err := d.opt.Sessions.Items(r.Context(), c, sessionID(r), before, limit)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, page)
-	}
-	return err
+	return d.opt.Sessions.Items(r.Context(), c, sessionID(r), before, limit)
 }
 
-func (d *Dialect) searchEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) searchEvents(r *http.Request, c chat.Caller) (chat.SearchPage, error) {
 	q := edge.NewQuery(r)
 	before, limit, text := q.Sequence("before", 1), q.Limit(100, 1000), q.Text("q")
 	if q.Err == nil && text == "" {
 		q.Refuse("q", "", "say what to look for")
 	}
 	if q.Err != nil {
-		return q.Err
+		return chat.SearchPage{}, q.Err
 	}
-	page, err := d.opt.Sessions.Search(r.Context(), c, sessionID(r), text, before, limit)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, page)
-	}
-	return err
+	return d.opt.Sessions.Search(r.Context(), c, sessionID(r), text, before, limit)
 }
 
-func (d *Dialect) listAgents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	d.http.Send(w, r, http.StatusOK, agentsBody{d.opt.Agents(c.In())})
-	return nil
+func (d *Dialect) listAgents(_ *http.Request, c chat.Caller) (agentsBody, error) {
+	return agentsBody{d.opt.Agents(c.In())}, nil
 }

@@ -240,9 +240,8 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 	case "ping":
 		s.ping(ctx, f.ID)
 		return nil
-	}
-	if known, err := s.workstream(ctx, f); known {
-		return err
+	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream", "workstream_status":
+		return s.workstream(ctx, f)
 	}
 	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping, %s", text.Clip(f.Op, 80), workOps)
 }

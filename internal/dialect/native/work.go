@@ -98,9 +98,8 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 	case "ping":
 		w.ping(ctx, f.ID)
 		return nil
-	}
-	if known, err := w.workstream(ctx, f); known {
-		return err
+	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream", "workstream_status", "workstream_progress":
+		return w.workstream(ctx, f)
 	}
 	return chat.Errorf(chat.Invalid, "op %q is not one of append, preview, done, fail, ping, %s, workstream_progress", text.Clip(f.Op, 80), workOps)
 }

@@ -8,16 +8,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-func (d *Dialect) stopTurn(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var s stopBody
-	if err := d.http.Read(r, &s); err != nil {
-		return err
-	}
-	res, err := d.stop(r.Context(), c, sessionID(r), s)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, res)
-	}
-	return err
+func (d *Dialect) stopTurn(r *http.Request, c chat.Caller, s stopBody) (chat.StopResult, error) {
+	return d.stop(r.Context(), c, sessionID(r), s)
 }
 
 func (d *Dialect) stop(ctx context.Context, c chat.Caller, id chat.SessionID, s stopBody) (chat.StopResult, error) {
@@ -44,58 +36,27 @@ func (d *Dialect) forkSession(w http.ResponseWriter, r *http.Request, c chat.Cal
 	return nil
 }
 
-func (d *Dialect) launchWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var l chat.Launch
-	if err := d.http.Read(r, &l); err != nil {
-		return err
-	}
-	status, err := d.opt.Sessions.Launch(r.Context(), c, sessionID(r), l)
-	if err == nil {
-		d.http.Send(w, r, http.StatusCreated, status)
-	}
-	return err
+func (d *Dialect) launchWorkstream(r *http.Request, c chat.Caller, l chat.Launch) (chat.WorkstreamStatus, error) {
+	return d.opt.Sessions.Launch(r.Context(), c, sessionID(r), l)
 }
 
-func (d *Dialect) listWorkstreams(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) listWorkstreams(r *http.Request, c chat.Caller) (workstreamsBody, error) {
 	all, err := d.opt.Sessions.Workstreams(r.Context(), c, sessionID(r))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, workstreamsBody{append([]chat.WorkstreamStatus{}, all...)})
-	}
-	return err
+	return workstreamsBody{append([]chat.WorkstreamStatus{}, all...)}, err
 }
 
-func (d *Dialect) getWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	status, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), r.PathValue("workstream"))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, status)
-	}
-	return err
+func (d *Dialect) getWorkstream(r *http.Request, c chat.Caller) (chat.WorkstreamStatus, error) {
+	return d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), r.PathValue("workstream"))
 }
 
-func (d *Dialect) messageWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var m messageBody
-	if err := d.http.Read(r, &m); err != nil {
-		return err
-	}
-	word := chat.Steering{Text: m.Message, ClientID: m.ClientID, Turn: m.Turn, Attempt: m.Attempt}
-	status, err := d.opt.Sessions.MessageWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, status)
-	}
-	return err
+func (d *Dialect) messageWorkstream(r *http.Request, c chat.Caller, m messageBody) (chat.WorkstreamStatus, error) {
+	message := chat.Steering{Text: m.Message, ClientID: m.ClientID, Turn: m.Turn, Attempt: m.Attempt}
+	return d.opt.Sessions.MessageWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), message)
 }
 
-func (d *Dialect) steerWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var s steerBody
-	if err := d.http.Read(r, &s); err != nil {
-		return err
-	}
-	word := chat.Steering{Command: s.Command, Text: s.text(), ClientID: s.ClientID, Turn: s.Turn, Attempt: s.Attempt}
-	status, err := d.opt.Sessions.SteerWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, status)
-	}
-	return err
+func (d *Dialect) steerWorkstream(r *http.Request, c chat.Caller, s steerBody) (chat.WorkstreamStatus, error) {
+	directive := chat.Steering{Command: s.Command, Text: s.text(), ClientID: s.ClientID, Turn: s.Turn, Attempt: s.Attempt}
+	return d.opt.Sessions.SteerWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), directive)
 }
 
 // text returns the text of the directive, from either field.
@@ -110,63 +71,40 @@ func (s *steerBody) text() string {
 	return string(s.Payload)
 }
 
-func (d *Dialect) terminateWorkstream(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	var t terminateBody
-	if err := d.http.Read(r, &t); err != nil {
-		return err
-	}
-	word := chat.Steering{Text: t.Reason, Turn: t.Turn, Attempt: t.Attempt}
-	status, err := d.opt.Sessions.TerminateWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), word)
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, status)
-	}
-	return err
+func (d *Dialect) terminateWorkstream(r *http.Request, c chat.Caller, t terminateBody) (chat.WorkstreamStatus, error) {
+	reason := chat.Steering{Text: t.Reason, Turn: t.Turn, Attempt: t.Attempt}
+	return d.opt.Sessions.TerminateWorkstream(r.Context(), c, sessionID(r), r.PathValue("workstream"), reason)
 }
 
 // workOps are the operations on workstreams; a worker has workstream_progress in
 // addition.
 const workOps = "launch_workstream, message_workstream, steer_workstream, terminate_workstream, workstream_status"
 
-func isWorkOp(op string) bool {
-	switch op {
-	case "launch_workstream", "message_workstream", "steer_workstream", "terminate_workstream", "workstream_status":
-		return true
-	}
-	return false
-}
-
-// workstream handles the operations on workstreams of the session that the frame names.
-// known is false for other operations.
-func (s *socket) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
-	if !isWorkOp(f.Op) {
-		return false, nil
-	}
-	all, err := s.verb(ctx, f, chat.TurnRef{Session: f.Session})
+// workstream handles an operation on workstreams of the session that the frame names.
+func (s *socket) workstream(ctx context.Context, f clientFrame) error {
+	all, err := s.command(ctx, f, chat.TurnRef{Session: f.Session})
 	if err == nil {
 		s.send(ctx, serverFrame{Op: "ok", ID: f.ID, Session: f.Session, Workstreams: all})
 	}
-	return true, err
+	return err
 }
 
 // workstream does the same for a worker, as part of a turn that it holds.
-func (w *work) workstream(ctx context.Context, f clientFrame) (known bool, err error) {
-	if !isWorkOp(f.Op) && f.Op != "workstream_progress" {
-		return false, nil
-	}
+func (w *work) workstream(ctx context.Context, f clientFrame) error {
 	ref, err := w.registration.Holds(f.Turn)
 	if err != nil {
-		return true, err
+		return err
 	}
-	all, err := w.verb(ctx, f, ref)
+	all, err := w.command(ctx, f, ref)
 	if err == nil {
 		w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn, Workstreams: all})
 	}
-	return true, err
+	return err
 }
 
-func (s *socket) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]chat.WorkstreamStatus, error) {
+func (s *socket) command(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]chat.WorkstreamStatus, error) {
 	sessions := s.d.opt.Sessions
-	word := chat.Steering{Command: f.Command, Text: f.Text, ClientID: f.ClientID, Turn: ref.Turn, Attempt: ref.Attempt}
+	m := chat.Steering{Command: f.Command, Text: f.Text, ClientID: f.ClientID, Turn: ref.Turn, Attempt: ref.Attempt}
 	var status chat.WorkstreamStatus
 	var err error
 	switch f.Op {
@@ -183,12 +121,12 @@ func (s *socket) verb(ctx context.Context, f clientFrame, ref chat.TurnRef) ([]c
 		}
 		status, err = sessions.Launch(ctx, s.caller, ref.Session, l)
 	case "message_workstream":
-		status, err = sessions.MessageWorkstream(ctx, s.caller, ref.Session, f.Workstream, word)
+		status, err = sessions.MessageWorkstream(ctx, s.caller, ref.Session, f.Workstream, m)
 	case "steer_workstream":
-		status, err = sessions.SteerWorkstream(ctx, s.caller, ref.Session, f.Workstream, word)
+		status, err = sessions.SteerWorkstream(ctx, s.caller, ref.Session, f.Workstream, m)
 	case "terminate_workstream":
-		word.Text = f.Reason
-		status, err = sessions.TerminateWorkstream(ctx, s.caller, ref.Session, f.Workstream, word)
+		m.Text = f.Reason
+		status, err = sessions.TerminateWorkstream(ctx, s.caller, ref.Session, f.Workstream, m)
 	case "workstream_progress":
 		if f.Progress == nil {
 			return nil, chat.Errorf(chat.Invalid, "workstream_progress needs progress: {phase, message, …}")
