@@ -27,8 +27,8 @@
 //
 //   - Answer returns nil: the turn is done.
 //   - Answer returns an error: the turn failed. The text of the error is shown. [Failf] adds a code for programs.
-//   - A person stops the turn: the context ends and [Stopped] reports true. What was shown stays. The agent has a
-//     moment to store its last words, with [context.WithoutCancel].
+//   - A person stops the turn: the context ends and [Stopped] reports true. What was shown stays. The agent may
+//     store a last event, with [context.WithoutCancel].
 //   - The process or the connection ends: the turn continues in a new attempt.
 //
 // # Attempts

@@ -70,13 +70,13 @@ func (t *Turn) Workstreams(ctx context.Context, names ...string) ([]chat.Workstr
 	return named, nil
 }
 
-// Await waits until all named workstreams have ended, or rest if they are interactive, and returns their status. Their
+// Await waits until all named workstreams have ended, or are idle if they are interactive, and returns their status. Their
 // news become part of this turn and begin no other.
 func (t *Turn) Await(ctx context.Context, names ...string) ([]chat.WorkstreamStatus, error) {
 	return t.AwaitSome(ctx, len(names), names...)
 }
 
-// AwaitSome waits until at least n of the named workstreams have ended or rest.
+// AwaitSome waits until at least n of the named workstreams have ended or are idle.
 func (t *Turn) AwaitSome(ctx context.Context, n int, names ...string) ([]chat.WorkstreamStatus, error) {
 	for {
 		changed := t.inbox.nextChange() // before the status is read, so that no change is missed

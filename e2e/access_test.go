@@ -1,4 +1,4 @@
-// Tests of who may read and write the routes of a session.
+// Tests of access to the routes of a session.
 
 package e2e
 
@@ -148,9 +148,9 @@ func sessionRoutes(t *testing.T, p *process) (routes []call) {
 	return routes
 }
 
-// TestStrangersGetNotFound: every route of a session answers a user who is no member,
+// TestOtherUsersGetNotFound: every route of a session answers a user who is not a member,
 // in the same workspace or another, as if the session did not exist.
-func TestStrangersGetNotFound(t *testing.T) {
+func TestOtherUsersGetNotFound(t *testing.T) {
 	p := serveWithTokens(t)
 	for _, c := range sessionRoutes(t, p) {
 		for _, who := range []string{"bob", "far", ""} {

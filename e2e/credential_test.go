@@ -76,7 +76,7 @@ func TestSIGHUPNeverEndsTheServer(t *testing.T) {
 		"short user alice":               "line 1: it is shorter than 16 characters",
 	} {
 		tokenFile(t, file, wrong)
-		p.reload("the token file was not taken")
+		p.reload("the token file was not loaded")
 		if !strings.Contains(p.err.String(), says) {
 			t.Errorf("%s: the log has no reason", wrong)
 		}

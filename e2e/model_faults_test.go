@@ -23,7 +23,7 @@ import (
 const asToolServer = "PARLEY_E2E_MCP_SERVER"
 
 func serveTools() int {
-	s := mcp.NewServer(&mcp.Implementation{Name: "frail", Version: "1"}, nil)
+	s := mcp.NewServer(&mcp.Implementation{Name: "unstable", Version: "1"}, nil)
 	mcp.AddTool(s, &mcp.Tool{Name: "crash", Description: "Ends the server."}, func(context.Context, *mcp.CallToolRequest, struct{}) (*mcp.CallToolResult, any, error) {
 		os.Exit(3)
 		return nil, nil, nil
@@ -45,7 +45,7 @@ type modelFault struct {
 	no    string   // a provider that cannot have this fault
 }
 
-const recovered = "All is well again."
+const recovered = "The tool failed, this is the answer."
 
 var modelFaults = map[string]modelFault{
 	"wrong key":           {reply: modeltest.Reply{Status: 401, Code: "authentication_error", Error: "who are you"}, code: "denied", says: []string{"who are you", "key_env"}},
@@ -64,7 +64,7 @@ var modelFaults = map[string]modelFault{
 	"unknown tool":        {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "fly", Args: `{}`}}}, says: []string{"kit__count", "unknown_tool", recovered}},
 	"arguments not JSON":  {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `n=1, please`}}}, says: []string{"invalid_arguments", recovered}, no: modeltest.Gemini},
 	"truncated arguments": {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__count", Args: `{"n":1`}}}, says: []string{"invalid_arguments", recovered}, no: modeltest.Gemini},
-	"tool server crash":   {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "frail__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", recovered}},
+	"tool server crash":   {reply: modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "unstable__crash", Args: `{}`}}}, says: []string{"was lost during the call", "unknown_outcome", recovered}},
 }
 
 // TestModelFaultEndsTheTurn: with each of the four protocols a turn with a fault ends
@@ -90,7 +90,7 @@ func TestModelFaultEndsTheTurn(t *testing.T) {
 			base = strings.TrimSuffix(endpoint, "/v1")
 		}
 		fmt.Fprintf(&yaml, "  - {name: %s, kind: model, provider: %s, endpoint: %q, model: scripted, retries: 1, silence: 10s, max_steps: 3,\n"+
-			"     mcp: [{name: kit, command: [%q], env: &as {%s: \"1\"}, approval: never}, {name: frail, command: [%q], env: *as, approval: never}]}\n",
+			"     mcp: [{name: kit, command: [%q], env: &as {%s: \"1\"}, approval: never}, {name: unstable, command: [%q], env: *as, approval: never}]}\n",
 			name, name, base, exe, asToolServer, exe)
 	}
 	p := serve(t, t.TempDir(), "--config", writeConfig(t, yaml.String()))

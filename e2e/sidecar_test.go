@@ -297,7 +297,7 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 				said, _ := h["text"].(string)
 				return strings.HasSuffix(said, text) && h["from_session_id"] == child
 			})
-		}, "not in time: the parent is woken: "+text)
+		}, "not in time: the parent receives "+text)
 	}
 	if code, v := post("/children/"+child+"/cancel", `{"reason":"enough"}`); code != 200 {
 		t.Fatal(code, v)
@@ -320,7 +320,7 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 }
 
 // TestSidecarWithTokens: a person creates the session for an agent; the sidecar attaches
-// with the agent's token and passes it to no one.
+// with the agent's token and does not pass it on.
 func TestSidecarWithTokens(t *testing.T) {
 	t.Parallel()
 	const person, helper = "token-of-a-person-0123456789", "token-of-an-agent-0123456789"
@@ -335,18 +335,18 @@ func TestSidecarWithTokens(t *testing.T) {
 	expectExit(t, 1, []string{"scope agent"}, "sidecar", "mine", "--url", p.url, "--token", person, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
 	s := attachAt(t, freeport.Addr(t), "mine", p, a, "--token", helper)
 	p.must(call{method: "POST", path: "/parley/v1/sessions/mine/events", token: person, body: `{"type":"user.message","payload":{"text":"hello"}}`})
-	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 }, "not in time: the agent hears it")
+	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 }, "not in time: the agent receives it")
 	if h, _ := a.Heard(); h[0]["text"] != "hello" || h[0]["sender_id"] != "alice" {
 		t.Fatal(h)
 	}
 	a.Say("agent.text", map[string]any{"text": "hello, Alice"})
 	waitFor(t, func() bool {
 		return strings.Contains(p.must(call{path: "/parley/v1/sessions/mine/events", token: person}), "hello, Alice")
-	}, "not in time: she sees the answer")
+	}, "not in time: the person receives the answer")
 	if got := p.must(call{method: "POST", path: "/parley/v1/sessions/mine/stop", token: person, body: `{"reason":"enough"}`}); !strings.Contains(got, `"stopped":true`) {
 		t.Error(got)
 	}
-	waitFor(t, func() bool { _, stops := a.Pokes(); return stops == 1 }, "not in time: the agent is told to stop")
+	waitFor(t, func() bool { _, stops := a.Pokes(); return stops == 1 }, "not in time: the agent gets the stop")
 	if code, body, _ := s.do(call{method: "POST", path: "/event", body: `{"type":"agent.status","payload":{"message":"x"}}`, header: map[string]string{"Origin": "https://page.test"}}); code != 403 {
 		t.Fatal("a web page was accepted", code, body)
 	}
@@ -374,7 +374,7 @@ func TestSidecarWalkThrough(t *testing.T) {
 	side := attach()
 	answered := func(text string) {
 		t.Helper()
-		waitFor(t, func() bool { code, _, _ := p.do(call{path: "/parley/v1/sessions/my-session"}); return code == 200 }, "not in time: the session is there")
+		waitFor(t, func() bool { code, _, _ := p.do(call{path: "/parley/v1/sessions/my-session"}); return code == 200 }, "not in time: the session exists")
 		if code, out, errs := command(t, "send", "my-session", text, "--url", p.url); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}

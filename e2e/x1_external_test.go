@@ -199,7 +199,7 @@ func TestSidecarWithExternalNATS(t *testing.T) {
 	}
 	child := field(t, raw, "session_id")
 	answer := "Session " + child + " (demo) has answered: You said: hello"
-	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 && h[0]["text"] == answer }, "not in time: the child's answer wakes its parent")
+	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 && h[0]["text"] == answer }, "not in time: the parent receives the child's answer")
 	exchange := func(text string) {
 		t.Helper()
 		a.Say("agent.text", map[string]any{"text": "says " + text})
@@ -210,8 +210,8 @@ func TestSidecarWithExternalNATS(t *testing.T) {
 		waitFor(t, func() bool {
 			_, err := viewer.Request("x1.session.my-session.input", []byte(body), 5*time.Second)
 			return err == nil
-		}, "not in time: input is taken")
-		waitFor(t, func() bool { h, _ := a.Heard(); return len(h) > 0 && h[len(h)-1]["text"] == text }, "not in time: the agent hears "+text)
+		}, "not in time: input is accepted")
+		waitFor(t, func() bool { h, _ := a.Heard(); return len(h) > 0 && h[len(h)-1]["text"] == text }, "not in time: the agent receives "+text)
 	}
 	exchange("one")
 	pokes, _ := a.Pokes()

@@ -25,7 +25,7 @@ func (c *BackupCmd) Run(ctx context.Context, std *stdio) error {
 	defer p.end()
 	var n int64
 	err = writeNew(c.File, func(w io.Writer) error {
-		n, err = cl.Backup(ctx, w, func(n int64) { p.say("received %s", terminal.Size(n)) })
+		n, err = cl.Backup(ctx, w, func(n int64) { p.printf("received %s", terminal.Size(n)) })
 		if err == nil {
 			p.end()
 			err = checkTar(c.File + ".part")
@@ -36,6 +36,6 @@ func (c *BackupCmd) Run(ctx context.Context, std *stdio) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(std.err, "wrote %s to %s; get it back with: parley restore %s --data DIR\n", terminal.Size(n), c.File, c.File)
+	fmt.Fprintf(std.err, "wrote %s to %s; restore it with: parley restore %s --data DIR\n", terminal.Size(n), c.File, c.File)
 	return nil
 }

@@ -38,7 +38,7 @@ func (c *BenchCmd) Run(ctx context.Context, std *stdio) (err error) {
 		return err
 	}
 	defer cl.Close()
-	// The client has clear errors for a server that is not reachable or needs a token; the raw connections of load have not.
+	// The client has clear errors for a server that is not reachable or needs a token; the connections of package load do not.
 	for _, err := range cl.Sessions(ctx, client.SessionQuery{Limit: 1}) {
 		if err != nil {
 			return err
@@ -104,7 +104,7 @@ func (c *BenchCmd) measurements(t load.Target, sessions []string) []measurement 
 		c.fanOut(t, sessions[0], "WebSocket"),
 		c.fanOut(t, sessions[0], "SSE"),
 		func(ctx context.Context) (string, string, load.Histogram, error) {
-			what := "append to seen, nothing else going on"
+			what := "append to seen, no other load"
 			readers, err := load.NewReaders()
 			if err != nil {
 				return what, "", load.Histogram{}, err

@@ -21,6 +21,6 @@ func TestBenchMeasuresAndCleansUp(t *testing.T) {
 		t.Errorf("sessions were left behind:\n%s", left)
 	}
 	if code, _, errs := cli(t, "", "bench", "--batch", "0"); code != exitUsage || !strings.Contains(errs, "--batch") {
-		t.Errorf("a batch of nothing: %d %s", code, errs)
+		t.Errorf("a batch of 0 events: %d %s", code, errs)
 	}
 }

@@ -45,6 +45,6 @@ func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
 	} else {
 		err = (&terminal.Lines{Client: cl, Session: s, In: std.in, Out: std.out, Err: std.err, Explain: explain}).Run(ctx)
 	}
-	fmt.Fprintf(std.err, "go on with: parley chat %s\n", s.ID)
+	fmt.Fprintf(std.err, "continue with: parley chat %s\n", s.ID)
 	return err
 }

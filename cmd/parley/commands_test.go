@@ -19,17 +19,17 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// wholeStore is what verify says of the session of 9 events, and of the audit log of so many
-// entries as were stored when the backup was made.
+// wholeStore matches the output of verify for a session of 9 events and an audit log with as many entries as the backup
+// has.
 var wholeStore = regexp.MustCompile(`^(1 session with 9|2 sessions with 1\d) events, all whole`)
 
-// A conversation from the first message to a restored backup.
-func TestCommandsTogether(t *testing.T) {
+// Sends, lists, watches, exports, imports, verifies, backs up and restores one session.
+func TestCommandsOnOneSession(t *testing.T) {
 	dir := t.TempDir()
 	launch(t, filepath.Join(dir, "data"))
 
 	if _, _, errs := cli(t, "", "sessions"); !strings.Contains(errs, "begin one") {
-		t.Errorf("an empty list says %q", errs)
+		t.Errorf("the output for an empty list is %q", errs)
 	}
 	if out := succeed(t, "", "send", "new", "--wait", "/echo", "Hello", "there"); out != "Hello there\n" {
 		t.Fatalf("the answer is %q", out)
@@ -43,7 +43,7 @@ func TestCommandsTogether(t *testing.T) {
 		t.Errorf("the list has no %s:\n%s", id, out)
 	}
 	if _, _, errs := cli(t, "", "sessions", "--agent", "nobody"); !strings.Contains(errs, "no such sessions") {
-		t.Errorf("a list of nobody's sessions says %q", errs)
+		t.Errorf("the output for an unknown agent is %q", errs)
 	}
 	if out := succeed(t, "from a pipe\n", "send", id, "-", "-w"); out != "You said: from a pipe\n" {
 		t.Errorf("the answer to standard input is %q", out)
@@ -66,7 +66,7 @@ func TestCommandsTogether(t *testing.T) {
 		t.Errorf("a log was imported over itself: %d %s", code, errs)
 	}
 	if out := succeed(t, "", "verify"); !strings.Contains(out, "all whole") {
-		t.Errorf("verify said %q", out)
+		t.Errorf("verify printed %q", out)
 	}
 
 	backup, restored := filepath.Join(dir, "b.tar"), filepath.Join(dir, "restored")
@@ -76,13 +76,13 @@ func TestCommandsTogether(t *testing.T) {
 		t.Errorf("the restored store: %q", out)
 	}
 	if code, _, errs := cli(t, "", "restore", backup, "--data", restored); code != exitError || !strings.Contains(errs, "not empty") {
-		t.Errorf("restore went over a store: %d %s", code, errs)
+		t.Errorf("restore overwrote a store: %d %s", code, errs)
 	}
 	if err := os.Mkdir(restored+"2.part", 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, errs := cli(t, "", "restore", backup, "--data", restored+"2"); code != exitError || !strings.Contains(errs, "2.part already exists") {
-		t.Errorf("after a restore that was cut off: %d %s", code, errs)
+		t.Errorf("after an interrupted restore: %d %s", code, errs)
 	}
 
 	t.Run("on another server", func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestCommandsTogether(t *testing.T) {
 	})
 }
 
-func TestConnectionsAreExplained(t *testing.T) {
+func TestConnectionErrorsNameTheCause(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake that fails
 	server.StartTLS()
@@ -116,7 +116,7 @@ func TestConnectionsAreExplained(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.reached(tcp); got != want {
+		if got := p.publicAddr(tcp); got != want {
 			t.Errorf("%s is reached at %s, want %s", addr, got, want)
 		}
 	}
@@ -127,15 +127,15 @@ func TestConnectionsAreExplained(t *testing.T) {
 	}
 }
 
-// A sidecar learns at once that the server has no NATS, and leaves nothing behind.
-func TestSidecarIsToldThatNATSIsOff(t *testing.T) {
+// The sidecar fails at once when the server has no NATS, and creates no session.
+func TestSidecarFailsWhenNATSIsOff(t *testing.T) {
 	launch(t, t.TempDir())
 	code, _, errs := cli(t, "", "sidecar", "s1", "--listen=127.0.0.1:0")
 	if code != exitError || !strings.Contains(errs, "--nats off") || !strings.Contains(errs, "127.0.0.1:4222") {
 		t.Errorf("%d %s", code, errs)
 	}
 	if out := succeed(t, "", "sessions", "--json"); strings.Contains(out, "s1") {
-		t.Errorf("it has begun a session: %s", out)
+		t.Errorf("it created a session: %s", out)
 	}
 }
 
@@ -179,7 +179,7 @@ func TestVerifyNamesDamagedFiles(t *testing.T) {
 	if err := os.WriteFile(backup, whole[:len(whole)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := cli(t, "", "restore", backup, "--data", filepath.Join(dir, "new")); code != exitError || !strings.Contains(errs, "cut off") {
+	if code, _, errs := cli(t, "", "restore", backup, "--data", filepath.Join(dir, "new")); code != exitError || !strings.Contains(errs, "not complete") {
 		t.Errorf("restore of half a backup: %d %s", code, errs)
 	}
 }
@@ -204,14 +204,14 @@ func TestPlainChat(t *testing.T) {
 		}
 		at += i + len(want)
 	}
-	for _, want := range []string{"is not one of the options", "the turn failed: boom", "go on with: parley chat s-"} {
+	for _, want := range []string{"is not one of the options", "the turn failed: boom", "continue with: parley chat s-"} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("standard error lacks %q:\n%s", want, errs)
 		}
 	}
 }
 
-func TestMistakesAreExplained(t *testing.T) {
+func TestUsageErrorsSayWhatToDo(t *testing.T) {
 	t.Setenv("PARLEY_URL", "http://127.0.0.1:1")
 	for _, test := range []struct {
 		args string
@@ -244,7 +244,7 @@ func TestMistakesAreExplained(t *testing.T) {
 	}
 }
 
-func TestRestoreRefusesWhatIsNoBackup(t *testing.T) {
+func TestRestoreRefusesOtherTarFiles(t *testing.T) {
 	type file struct {
 		name string
 		kind byte

@@ -200,10 +200,9 @@ func awaitArchive(ctx context.Context, addr string, want content) error {
 	}
 }
 
-// Every file of a data folder, damaged in five ways, after an orderly end and
-// after a kill: the server refuses to start and names the file, or it or verify
-// names it, or everything is served as before.
-func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
+// Damages every file of a data folder in five ways, after a clean shutdown and after a kill. The server refuses to start
+// and names the file, or the server or verify reports it, or all data is served as before.
+func TestDamageOfEveryFileIsReported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	live, older, killed := filepath.Join(dir, "live"), filepath.Join(dir, "older"), filepath.Join(dir, "killed")
@@ -245,7 +244,7 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	if code := s.stop(); code != exitOK {
 		t.Fatal(code, s.log)
 	}
-	s = startServer(t, live, true) // what was logged moves to tables
+	s = startServer(t, live, true) // the start moves the log to tables
 	c = dial(t, s.url)
 	fill(2)
 	idle()
@@ -255,7 +254,7 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	}
 	fill(3)
 	want := idle()
-	copyFolder(t, live, killed) // nothing is under way: this is what a kill leaves
+	copyFolder(t, live, killed) // no request is running: a kill leaves the same files
 	c.Close()
 	if code := s.stop(); code != exitOK {
 		t.Fatal(code, s.log)
@@ -263,7 +262,7 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	for end, folder := range map[string]string{"stopped": live, "killed": killed} {
 		for _, name := range filesOf(t, folder) {
 			for _, kind := range []string{"flipped", "cut", "emptied", "deleted", "older"} {
-				b, ok := harmed(t, folder, older, name, kind)
+				b, ok := damagedFile(t, folder, older, name, kind)
 				if !ok {
 					continue
 				}
@@ -285,9 +284,9 @@ func TestEveryFileOfTheDataFolderDamaged(t *testing.T) {
 	}
 }
 
-// harmed returns a file after damage, nil when it is deleted. It reports false
+// damagedFile returns a file after damage, nil when it is deleted. It reports false
 // when the damage does not change it.
-func harmed(t *testing.T, folder, older, name, kind string) ([]byte, bool) {
+func damagedFile(t *testing.T, folder, older, name, kind string) ([]byte, bool) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(folder, name))
 	if err != nil {

@@ -17,7 +17,7 @@ type echo struct {
 	p    *parley
 }
 
-func (d *echo) say(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *echo) append(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	var message chat.UserMessage
 	if err := d.http.Read(r, &message); err != nil {
 		return err
@@ -31,7 +31,7 @@ func (d *echo) say(w http.ResponseWriter, r *http.Request, c chat.Caller) error 
 
 func openEcho(p *parley) (endpoint, error) {
 	d := &echo{http: edge.HTTP{Dialect: "echo", Caller: p.auth.Caller, Log: p.log}, p: p}
-	return endpoint{routes: []wire.Route{d.http.Route("POST /echo/{id}", d.say)}}, nil
+	return endpoint{routes: []wire.Route{d.http.Route("POST /echo/{id}", d.append)}}, nil
 }
 
 // A dialect is added to the server with one line in the table.

@@ -27,7 +27,7 @@ func (c *ExportCmd) Run(ctx context.Context, std *stdio) error {
 	defer cl.Close()
 	p := newProgress(std.err)
 	defer p.end()
-	tell := func(n int) { p.say("%s", terminal.Count(n, "event", "events")) }
+	tell := func(n int) { p.printf("%s", terminal.Count(n, "event", "events")) }
 	if c.Output == "-" {
 		_, err := cl.Export(ctx, chat.SessionID(c.Session), std.out, tell)
 		return err

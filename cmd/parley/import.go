@@ -38,9 +38,9 @@ func (c *ImportCmd) Run(ctx context.Context, std *stdio) error {
 	defer p.end()
 	s, err := cl.Import(ctx, &countingReader{r: in, report: func(n int64) {
 		if total > 0 {
-			p.say("sent %s of %s", terminal.Size(n), terminal.Size(total))
+			p.printf("sent %s of %s", terminal.Size(n), terminal.Size(total))
 		} else {
-			p.say("sent %s", terminal.Size(n))
+			p.printf("sent %s", terminal.Size(n))
 		}
 	}})
 	if err != nil {

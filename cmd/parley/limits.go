@@ -60,7 +60,7 @@ func (p *parley) roomForFiles(bytes int64) error {
 	}
 	if reserve, scarce := p.journal.Scarce(); scarce {
 		p.refused.WithLabelValues(session.QuotaDisk).Inc()
-		return chat.Errorf(chat.Unavailable, "the disk of the server has less than %d MiB free, twice what it keeps in reserve: no files are taken until there is more", reserve>>19)
+		return chat.Errorf(chat.Unavailable, "the disk of the server has less than %d MiB free, twice what it keeps in reserve: no files are accepted until there is more", reserve>>19)
 	}
 	return nil
 }

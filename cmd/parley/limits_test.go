@@ -7,7 +7,7 @@ import (
 )
 
 // The limits of stored bytes follow from the size of the disk unless they are given.
-func TestStoredBytesFollowFromTheDisk(t *testing.T) {
+func TestDefaultLimitOfStoredBytesDependsOnTheDisk(t *testing.T) {
 	dir := t.TempDir()
 	size, err := journal.DiskSize(dir)
 	if err != nil {

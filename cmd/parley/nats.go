@@ -49,7 +49,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 		return endpoint{routes: x1.Off(p.auth.Caller, p.log)}, nil
 	}
 	opt := x1.Options{
-		Listening: func() { p.x1Ready.Do(func() { close(p.x1Listens) }) },
+		Listening: func() { p.x1Ready.Do(func() { close(p.x1Subscribed) }) },
 		Listened:  func(subject string) bool { s := p.natsServer.Load(); return s == nil || s.Listened(subject) },
 		Cut: func(fits func(string) bool) error {
 			if s := p.natsServer.Load(); s != nil {
@@ -92,7 +92,7 @@ func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 	}
 	timeout := 30 * time.Second // events are overwritten one by one
 	select {
-	case <-p.x1Listens:
+	case <-p.x1Subscribed:
 	default:
 		timeout = 5 * time.Second
 	}
@@ -146,7 +146,7 @@ func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error
 	case <-failed:
 		l.close()
 		return nil
-	case <-p.x1Listens:
+	case <-p.x1Subscribed:
 		if l.server != nil {
 			fmt.Fprintf(out, "x1 clients find NATS at %s\n", l.server.URL())
 		}

@@ -63,10 +63,10 @@ type parley struct {
 	grants   *grant.Service               // grants and shares
 	children *orchestration.Orchestration // child sessions
 
-	x1         *x1.Dialect   // nil when NATS is off
-	x1Listens  chan struct{} // closed when x1 has subscribed
-	x1Ready    sync.Once
-	natsServer atomic.Pointer[bus.Server] // the embedded NATS server, once it has started
+	x1           *x1.Dialect   // nil when NATS is off
+	x1Subscribed chan struct{} // closed when x1 has subscribed
+	x1Ready      sync.Once
+	natsServer   atomic.Pointer[bus.Server] // the embedded NATS server, once it has started
 
 	traces     *sdktrace.TracerProvider // nil without a collector
 	refused    *prometheus.CounterVec   // by limit
@@ -79,7 +79,7 @@ type parley struct {
 // open opens the store and connects all parts. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
 	p = &parley{
-		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Listens: make(chan struct{}),
+		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}),
 		forms: map[string]eventForm{},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
@@ -129,8 +129,8 @@ func (p *parley) openStore() error {
 	if err != nil {
 		return err
 	}
-	if err := dropCopies(p.cfg.Data); err != nil {
-		return errors.Join(fmt.Errorf("remove what a backup left: %w", err), p.journal.Close())
+	if err := removeBackupCopies(p.cfg.Data); err != nil {
+		return errors.Join(fmt.Errorf("remove the copies of interrupted backups: %w", err), p.journal.Close())
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	listening := make(chan struct{})
 	p.started = func(addr net.Addr) {
 		close(listening)
-		p.hello(out, addr)
+		p.printReady(out, addr)
 		if started != nil {
 			started(addr)
 		}
@@ -309,13 +309,13 @@ func (p *parley) fatal(err error) {
 	}
 }
 
-// hello prints that the server is ready, and how to sign in.
-func (p *parley) hello(out io.Writer, addr net.Addr) {
+// printReady prints that the server is ready, and how to sign in.
+func (p *parley) printReady(out io.Writer, addr net.Addr) {
 	scheme := "http"
 	if p.cfg.TLSCert != "" {
 		scheme = "https"
 	}
-	url := scheme + "://" + p.reached(addr)
+	url := scheme + "://" + p.publicAddr(addr)
 	if p.auth.Open() {
 		fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; open to everyone on this machine, no token is set)\n", version, url, p.cfg.Data)
 		return
@@ -329,8 +329,8 @@ func (p *parley) hello(out io.Writer, addr net.Addr) {
 	}
 }
 
-// reached is the address to open. A server that listens on all addresses is reached by a name.
-func (p *parley) reached(addr net.Addr) string {
+// publicAddr is the address to open. A server that listens on all addresses needs a name for it.
+func (p *parley) publicAddr(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
 		return addr.String()

@@ -27,8 +27,8 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-// say prints the progress, unless the last line is too recent.
-func (p *progress) say(format string, args ...any) {
+// printf prints the progress, unless the last line is too recent.
+func (p *progress) printf(format string, args ...any) {
 	now := time.Now()
 	if now.Sub(p.last) < p.every {
 		return

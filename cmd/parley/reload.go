@@ -94,6 +94,6 @@ func (p *parley) reloadTokens() {
 		err = p.auth.SetTokens(tokens)
 	}
 	if err != nil {
-		p.log.Error("the token file was not taken; the tokens stay as they were", "file", p.cfg.TokenFile, "err", err)
+		p.log.Error("the token file was not loaded; the previous tokens stay valid", "file", p.cfg.TokenFile, "err", err)
 	}
 }

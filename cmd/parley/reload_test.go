@@ -51,7 +51,7 @@ func serveHere(t *testing.T, args ...string) (code int, stderr string) {
 
 // A configuration file in the current folder is used when it belongs to the user or is named with --config. Its programs
 // are logged before they are run.
-func TestConfigurationOfTheFolder(t *testing.T) {
+func TestConfigurationInTheFolderMustBelongToTheUser(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestConfigurationOfTheFolder(t *testing.T) {
 		return strings.Contains(stderr, program+" --flag") && strings.Contains(stderr, "parley.yaml") && strings.Contains(stderr, "helper") && !strings.Contains(stderr, "not-for-the-log")
 	}
 	if code, stderr := serveHere(t); code != exitOK || !logged(stderr) {
-		t.Errorf("one's own: %d\n%s", code, stderr)
+		t.Errorf("the user's own file: %d\n%s", code, stderr)
 	}
 	_ = os.Remove(mark) // the server may have ended before it ran the program
 	if err := os.Chmod("parley.yaml", 0o666); err != nil {
@@ -78,7 +78,7 @@ func TestConfigurationOfTheFolder(t *testing.T) {
 	}
 	code, stderr := serveHere(t)
 	if code != exitError || !strings.Contains(stderr, "parley serve --config parley.yaml") || !strings.Contains(stderr, filepath.Join(dir, "parley.yaml")) {
-		t.Errorf("one that everybody can write: %d\n%s", code, stderr)
+		t.Errorf("a file that all users can write: %d\n%s", code, stderr)
 	}
 	if _, err := os.Stat(mark); err == nil {
 		t.Error("the program was run")

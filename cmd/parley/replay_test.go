@@ -26,8 +26,7 @@ func replaying(t *testing.T, args ...string) {
 	})
 }
 
-// converse sends messages one after the other, answers what is asked, and
-// returns the log of each turn in short.
+// converse sends messages one after the other, answers the prompts and returns a summary of the log of each turn.
 func converse(t *testing.T, c *client.Client, id chat.SessionID, agent string, messages ...string) []string {
 	t.Helper()
 	if _, err := c.Create(t.Context(), client.NewSession{ID: id, Agent: agent}); err != nil {
@@ -112,7 +111,7 @@ func TestReplay(t *testing.T) {
 	// With other texts the turns are played in order.
 	other := converse(t, c, "other", "filed", "what?", "and?")
 	if other[0] != recorded[0] || other[1] != recorded[1] {
-		t.Errorf("in order it says\n%s", strings.Join(other, "\n"))
+		t.Errorf("played in order:\n%s", strings.Join(other, "\n"))
 	}
 	// With the same text the recorded turn is played.
 	if same := converse(t, c, "same", "filed", "grüße"); same[0] != recorded[9] {

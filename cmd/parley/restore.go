@@ -37,7 +37,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if err := fits(f, filepath.Dir(filepath.Clean(c.Data))); err != nil {
+	if err := checkBackup(f, filepath.Dir(filepath.Clean(c.Data))); err != nil {
 		return fmt.Errorf("restore %s: %w", c.File, err)
 	}
 	part := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
@@ -49,7 +49,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	p := newProgress(std.err)
 	defer p.end()
 	files, bytes, err := unpack(ctx, f, part, func(files int, bytes int64) {
-		p.say("unpacked %s, %s", terminal.Count(files, "file", "files"), terminal.Size(bytes))
+		p.printf("unpacked %s, %s", terminal.Count(files, "file", "files"), terminal.Size(bytes))
 	})
 	if err == nil {
 		if err = os.Remove(c.Data); errors.Is(err, os.ErrNotExist) {
@@ -70,13 +70,13 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 		os.RemoveAll(part)
 		return fmt.Errorf("restore %s: %w", c.File, err)
 	}
-	fmt.Fprintf(std.err, "restored %s, %s; start the server on it with: parley serve --data %s\n", terminal.Count(files, "file", "files"), terminal.Size(bytes), c.Data)
+	fmt.Fprintf(std.err, "restored %s, %s; start the server with: parley serve --data %s\n", terminal.Count(files, "file", "files"), terminal.Size(bytes), c.Data)
 	return nil
 }
 
-// fits checks a backup before anything is written: it is complete, its entries are not larger than the file, and the
+// checkBackup checks a backup before anything is written: it is complete, its entries are not larger than the file, and the
 // disk of dir has room for it.
-func fits(f *os.File, dir string) error {
+func checkBackup(f *os.File, dir string) error {
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func fits(f *os.File, dir string) error {
 	err = walkTar(f, func(h *tar.Header, _ io.Reader) error {
 		bytes += h.Size
 		if h.Size < 0 || bytes < 0 || bytes > info.Size() {
-			return fmt.Errorf("%q is said to be larger than the whole file; this is no backup of Parley", h.Name)
+			return fmt.Errorf("%q is said to be larger than the whole file; this is not a backup of Parley", h.Name)
 		}
 		return nil
 	})
@@ -172,16 +172,16 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 	for {
 		h, err := archive.Next()
 		if err == io.EOF && !complete {
-			return fmt.Errorf("the file has no %s: it is no backup, or it was cut off", manifest)
+			return fmt.Errorf("the file has no %s: it is not a backup, or it is not complete", manifest)
 		}
 		if err == io.EOF {
 			return nil
 		}
 		if err != nil {
-			return notWhole(err)
+			return incompleteTar(err)
 		}
 		if h.Typeflag == tar.TypeGNUSparse || sparse(h) {
-			return fmt.Errorf("%q is a sparse file, which may unpack to any size; this is no backup of Parley", h.Name)
+			return fmt.Errorf("%q is a sparse file, which may unpack to any size; this is not a backup of Parley", h.Name)
 		}
 		complete = complete || h.Name == manifest
 		names := []string{h.Name}
@@ -190,15 +190,15 @@ func walkTar(r io.Reader, visit func(*tar.Header, io.Reader) error) error {
 		case tar.TypeLink:
 			names = append(names, h.Linkname)
 		default:
-			return fmt.Errorf("%q is neither file nor folder; this is no backup of Parley", h.Name)
+			return fmt.Errorf("%q is neither file nor folder; this is not a backup of Parley", h.Name)
 		}
 		for _, name := range names {
 			if !filepath.IsLocal(filepath.FromSlash(name)) || strings.Contains(name, `\`) {
-				return fmt.Errorf("%q leads out of the folder; this is no backup of Parley", name)
+				return fmt.Errorf("%q is outside the folder; this is not a backup of Parley", name)
 			}
 		}
 		if err := visit(h, archive); errors.Is(err, io.ErrUnexpectedEOF) {
-			return notWhole(err)
+			return incompleteTar(err)
 		} else if err != nil {
 			return err
 		}
@@ -215,8 +215,8 @@ func sparse(h *tar.Header) bool {
 	return false
 }
 
-func notWhole(err error) error {
-	return fmt.Errorf("it is not a whole tar file, or was cut off: make the backup again, or take an older one (%w)", err)
+func incompleteTar(err error) error {
+	return fmt.Errorf("the tar file is not complete: make the backup again, or use an older one (%w)", err)
 }
 
 // checkTar reads a backup to its end, so that an incomplete one is noticed when it is made.

@@ -14,8 +14,7 @@ import (
 	"testing"
 )
 
-// everyStep calls step whenever it is asked whether the work should end, which a
-// restore asks before every entry of the backup.
+// everyStep calls step whenever Err is called; a restore calls it before every entry of the backup.
 type everyStep struct {
 	context.Context
 	step func()
@@ -34,9 +33,8 @@ func (w stepWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A restore that is killed leaves no data folder that looks whole: it is not there,
-// or as empty as before, until all of it is there. What is left is named by the next restore;
-// without it that one succeeds.
+// A killed restore leaves no data folder that looks complete: the folder does not exist, or is empty, until everything is
+// restored. The next restore names the partial folder and succeeds when that is removed.
 func TestRestoreKilledAtEveryStep(t *testing.T) {
 	files := map[string]string{}
 	var archive bytes.Buffer
@@ -97,8 +95,7 @@ func TestRestoreKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// afterKill looks at what a kill left and reports whether the restore was complete; if
-// it was not, it restores again.
+// afterKill checks the files after a kill and reports whether the restore was complete; if it was not, it restores again.
 func afterKill(t *testing.T, i int, file, data string, files map[string]string) (whole bool) {
 	t.Helper()
 	again := &RestoreCmd{File: file, Data: data}
@@ -109,10 +106,10 @@ func afterKill(t *testing.T, i int, file, data string, files map[string]string) 
 	whole = len(entries) > 0
 	if _, err := os.Stat(data + ".part"); err == nil {
 		if whole {
-			t.Errorf("image %d: there is a part beside the whole", i)
+			t.Errorf("image %d: a partial folder exists beside the complete one", i)
 		}
 		if err := again.Run(t.Context(), &stdio{err: io.Discard}); err == nil || !strings.Contains(err.Error(), "data.part") {
-			t.Errorf("image %d: the part is not named: %v", i, err)
+			t.Errorf("image %d: the partial folder is not named: %v", i, err)
 		}
 		if err := os.RemoveAll(data + ".part"); err != nil {
 			t.Fatal(err)

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// TestSteerIsHeardInTheRunningTurn: under the policy steer the demo agent takes a
-// message in between the tasks of its plan; under queue it answers it afterwards.
-func TestSteerIsHeardInTheRunningTurn(t *testing.T) {
+// Under the policy steer the demo agent receives a message between the tasks of its plan; under queue it answers the
+// message afterwards.
+func TestSteeringMessageReachesTheRunningTurn(t *testing.T) {
 	c, err := client.New(client.Options{URL: launch(t, t.TempDir())})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestSteerIsHeardInTheRunningTurn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Both at once, so that the second comes while the first is answered.
+		// Both at once, so that the second arrives while the first is answered.
 		if _, err := c.Append(ctx, s.ID, chat.NewDraft(chat.UserMessage{Text: "/plan 2"}), chat.NewDraft(chat.UserMessage{Text: "hurry"})); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 type VerifyCmd struct {
 	remote `embed:""`
 	Data   string `help:"Data folder of a stopped server, read without changing it. Without it, the running server checks its store." placeholder:"DIR"`
-	Accept bool   `help:"Give up what is missing in the store of --data, so that a server starts on it again. Keep a copy of the folder first."`
+	Accept bool   `help:"Accept the loss of what is missing in the store of --data, so that a server starts with it again. Keep a copy of the folder first."`
 }
 
 // Run prints one line per problem, then a summary.
@@ -32,7 +32,7 @@ func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
 		if err := journal.Accept(storeDir(c.Data), journal.Options{}); err != nil {
 			return err
 		}
-		fmt.Fprintf(std.err, "the store in %s is taken as it is; what was missing is given up\n", c.Data)
+		fmt.Fprintf(std.err, "the store in %s is accepted as it is; what was missing is lost\n", c.Data)
 	}
 	if c.Data != "" {
 		check = c.stopped
@@ -64,7 +64,7 @@ func (c *VerifyCmd) running(ctx context.Context, _ *stdio, p *progress) (session
 			return 0, 0, nil, err
 		}
 		last = check
-		p.say("checked %s, %s", terminal.Count(check.Sessions, "session", "sessions"), terminal.Count(check.Events, "event", "events"))
+		p.printf("checked %s, %s", terminal.Count(check.Sessions, "session", "sessions"), terminal.Count(check.Events, "event", "events"))
 	}
 	for _, raw := range last.Problems {
 		problems = append(problems, problemText(raw))
@@ -100,8 +100,8 @@ func (c *VerifyCmd) stopped(ctx context.Context, std *stdio, p *progress) (sessi
 		return 0, 0, nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	problems, report, err := damage(ctx, j, files, c.Data, func(v journal.VerifyProgress) {
-		p.say("checked %s, %s", terminal.Count(v.Sessions, "session", "sessions"), terminal.Count(v.Events, "event", "events"))
+	problems, report, err := findDamage(ctx, j, files, c.Data, func(v journal.VerifyProgress) {
+		p.printf("checked %s, %s", terminal.Count(v.Sessions, "session", "sessions"), terminal.Count(v.Events, "event", "events"))
 	})
 	return report.Sessions, report.Events, problems, err
 }

@@ -33,7 +33,7 @@ func (c *WatchCmd) Run(ctx context.Context, std *stdio) error {
 		case l.Up && down:
 			fmt.Fprintln(std.err, "connected again")
 		case !l.Up && !down:
-			fmt.Fprintf(std.err, "connection lost, coming back (%s)\n", explain(l.Err))
+			fmt.Fprintf(std.err, "connection lost, reconnecting (%s)\n", explain(l.Err))
 		}
 		down = !l.Up
 	}}

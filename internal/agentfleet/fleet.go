@@ -175,7 +175,7 @@ func (f *Fleet) Run(ctx context.Context, reload <-chan struct{}) {
 			return
 		}
 		if err := f.reload(); err != nil {
-			f.opt.Logger.Error("the configuration was not taken; everything stays as it was", "err", err)
+			f.opt.Logger.Error("the configuration was not loaded; the previous one stays in use", "err", err)
 			continue
 		}
 		if f.opt.Reloaded != nil {

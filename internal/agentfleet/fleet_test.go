@@ -122,7 +122,7 @@ func TestReloadDoesNotWaitForAHealthCheck(t *testing.T) {
 		synctest.Wait()
 		reload <- struct{}{}
 		synctest.Wait()
-		if !strings.Contains(logged.String(), "the configuration was not taken") {
+		if !strings.Contains(logged.String(), "the configuration was not loaded") {
 			t.Errorf("the reload waits; logged: %q", logged.String())
 		}
 		end()

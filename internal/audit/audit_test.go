@@ -153,8 +153,7 @@ func TestEntriesAreListed(t *testing.T) {
 	}
 }
 
-// TestRepeatedEntriesAreCounted: many failed sign-ins are stored as a few entries that
-// count all attempts.
+// Many failed sign-ins are stored as a few entries that count all attempts.
 func TestRepeatedEntriesAreCounted(t *testing.T) {
 	w := newTestLog(t, Options{})
 	const attempts = 50_000
@@ -178,7 +177,7 @@ func TestRepeatedEntriesAreCounted(t *testing.T) {
 			one++
 		}
 	}
-	// 50 s are one minute: the first of each address, and one that counts the rest.
+	// 50 s are within one window: the first of each address, and one that counts the rest.
 	if most := 2 * (maxAddresses + 1); len(page.Entries) > most || one != 2 {
 		t.Errorf("%d entries, %d of one address", len(page.Entries), one)
 	}
@@ -197,7 +196,7 @@ func TestRepeatedEntriesAreCounted(t *testing.T) {
 	}
 }
 
-// TestOverflowIsRecorded: an entry says how many were dropped when the queue was full.
+// An entry has the number of entries that were dropped when the queue was full.
 func TestOverflowIsRecorded(t *testing.T) {
 	w := newTestLog(t, Options{Queue: 4})
 	for i := range 100 {
@@ -236,8 +235,7 @@ func TestEntriesWaitForTheDisk(t *testing.T) {
 	}
 }
 
-// TestOldMonthsAreErased: months older than the retention are erased, and the erasure is
-// recorded.
+// Months older than the retention are erased, and the erasure is recorded.
 func TestOldMonthsAreErased(t *testing.T) {
 	w := newTestLog(t, Options{Retention: 90 * 24 * time.Hour})
 	today := w.now

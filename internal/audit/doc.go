@@ -8,10 +8,9 @@
 // entries of that workspace. Whole months are erased when their last entry is older than
 // the retention.
 //
-// [Log.Report] never waits: entries go through a bounded queue and are stored by
+// [Log.Report] does not block: entries go through a bounded queue and are stored by
 // [Log.Run], many in one commit. Entries that find the queue full are counted, and an
-// entry entries_dropped says how many. A process that is killed loses what is in the
-// queue, which is what was reported in the last moment, and how often what it counts was
-// repeated. Entries that say the same within a minute are counted, and so are refused sign-ins
-// of one address, for a bounded number of addresses: they cannot fill the disk.
+// entry entries_dropped says how many. A killed process loses the entries in
+// the queue and the counts of repeated entries. Equal entries within a minute are counted, and so are refused sign-ins
+// of one address, for a bounded number of addresses, so that they cannot fill the disk.
 package audit

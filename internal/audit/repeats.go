@@ -17,11 +17,11 @@ const (
 	maxKinds     = 1000 // other entries: more than these are not counted, but stored
 )
 
-// others stands for the addresses beyond maxAddresses.
+// others is the name of the addresses beyond maxAddresses.
 const others = "others"
 
-// repeats counts entries that say the same again. The first is stored at once; those that
-// follow within a minute are one entry, with their number.
+// repeats counts equal entries. The first is stored at once; those that follow within a minute are one entry, with their
+// number.
 type repeats struct {
 	began     chat.At
 	counted   map[string]*chat.AuditEntry // Count: since the first one
@@ -58,8 +58,7 @@ func (r *repeats) add(e chat.AuditEntry) []chat.AuditEntry {
 	return append(due, e)
 }
 
-// keyOf is the same for entries that say the same. Refused sign-ins of one address do,
-// whatever was tried.
+// keyOf is the same for equal entries. All refused sign-ins of one address count as equal.
 func keyOf(e *chat.AuditEntry) string {
 	same := *e
 	same.At, same.Count = 0, 0

@@ -22,7 +22,7 @@ const Name = "parley.yaml"
 type File struct {
 	Path   string
 	Agents []*Agent
-	Demo   bool // the demo agent is there beside them
+	Demo   bool // the demo agent exists too
 }
 
 // Agent is one entry under agents.
@@ -109,7 +109,7 @@ func (f *File) agents(root *ast.MappingNode) error {
 	}
 	list, ok := value.(*ast.SequenceNode)
 	if !ok {
-		return &Error{File: f.Path, Line: lineOf(value), Field: "agents", Msg: "it has to be a list: each agent begins with a dash"}
+		return &Error{File: f.Path, Line: lineOf(value), Field: "agents", Msg: "it must be a list: each agent begins with a dash"}
 	}
 	var errs []error
 	names, defaults := map[string]int{}, 0

@@ -76,9 +76,9 @@ agents:
 	}
 }
 
-func TestMistakesAreNamed(t *testing.T) {
+func TestErrorsNameLineAndField(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"no list", "agents: helper", "f.yaml:1: agents: it has to be a list"},
+		{"no list", "agents: helper", "f.yaml:1: agents: it must be a list"},
 		{"no settings", "- a\n- b", "f.yaml:1: a configuration is a list of settings"},
 		{"unknown setting", "agents: []\nagent: x", "f.yaml:2: agent: there is no such field"},
 		{"no mapping", "agents:\n  - helper", "f.yaml:2: agents[0]: an agent has at least name and kind"},
@@ -108,7 +108,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"unknown field", "    modell: m", "f.yaml:4: agents[0].modell: there is no such field"},
-		{"a key", "    api_key: sk-1", "f.yaml:4: agents[0].api_key: there is no such field; keys do not stand in this file"},
+		{"a key", "    api_key: sk-1", "f.yaml:4: agents[0].api_key: there is no such field; keys do not belong in this file"},
 		{"wrong number", "    window: big", "f.yaml:4: agents[0].window: it should be a whole number"},
 		{"wrong duration", "    wait: soon", "f.yaml:4: agents[0].wait"},
 		{"duration without a unit", "    model: x\n    wait: 1x", "f.yaml:5: agents[0].wait: it should be a duration"},
@@ -126,7 +126,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
-func TestEmptyFiles(t *testing.T) {
+func TestEmptyFileIsValid(t *testing.T) {
 	for _, text := range []string{"", "# nothing\n", "agents:\n", "agents: []\n", "---\n"} {
 		if f, err := config.Parse("f.yaml", []byte(text)); err != nil || len(f.Agents) != 0 || f.Default() != "" || !f.Demo {
 			t.Errorf("%q: %+v %v", text, f, err)
@@ -134,7 +134,7 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
-func TestSecrets(t *testing.T) {
+func TestSecretsAreReadFromVariablesAndFiles(t *testing.T) {
 	t.Setenv("PARLEY_TEST_KEY", " k1\n")
 	file := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(file, []byte("k2\n"), 0o600); err != nil {
@@ -171,7 +171,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, a := range file.Agents {
-			_ = a.Decode(&settings{}) // it may say no, it must not break
+			_ = a.Decode(&settings{}) // it may return an error, it must not panic
 			_ = a.Errorf("servers[0].args", "x")
 		}
 	})

@@ -2,8 +2,8 @@
 //
 // [Load] returns a [File] with its agents. An [Agent] has the fields that all kinds of
 // agents share; [Agent.Decode] reads the fields of its kind into a struct of the package
-// that makes agents of that kind. [Agent.Source] is the text of the entry: an agent whose
-// source has not changed is not made again after a reload.
+// that creates agents of that kind. [Agent.Source] is the text of the entry: an agent whose
+// source has not changed is not created again at a reload.
 //
 // Every error is an [Error] with file, line and field. An unknown field is an error.
 //

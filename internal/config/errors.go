@@ -46,7 +46,7 @@ func problem(file string, root ast.Node, into any, err error) error {
 	case errors.As(err, &unknown):
 		at, out.Msg = unknown.Token, "there is no such field"
 		if v := at.Value; v == "key" || v == "api_key" || v == "token" {
-			out.Msg += "; keys do not stand in this file: name an environment variable with key_env, or a file with key_file"
+			out.Msg += "; keys do not belong in this file: name an environment variable with key_env, or a file with key_file"
 		}
 	case errors.As(err, &node):
 		at, out.Msg = node.Token, "it should be "+nodeKind(node.Expected)

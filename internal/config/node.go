@@ -27,7 +27,7 @@ func field(m *ast.MappingNode, key string) ast.Node {
 	return nil
 }
 
-// with is a mapping with only those keys, without one with all others.
+// with returns a mapping with only those keys; without returns one with all others.
 func with(m *ast.MappingNode, keys []string) *ast.MappingNode {
 	return filter(m, func(key string) bool { return slices.Contains(keys, key) })
 }

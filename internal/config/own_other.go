@@ -2,5 +2,5 @@
 
 package config
 
-// Own reports why a file is not the user's own. Here the system does not say.
+// Own reports why a file is not the user's own. This system does not report it.
 func Own(string) error { return nil }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestOwn(t *testing.T) {
+func TestOwnRefusesFilesThatOthersCanWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, Name)
 	if err := os.WriteFile(path, []byte("agents: []\n"), 0o644); err != nil {
@@ -23,18 +23,18 @@ func TestOwn(t *testing.T) {
 	}
 	mode(dir, 0o755)
 	if err := Own(path); err != nil {
-		t.Errorf("a file of one's own: %v", err)
+		t.Errorf("the user's own file: %v", err)
 	}
 	mode(path, 0o646)
-	if err := Own(path); err == nil || !strings.Contains(err.Error(), path+" can be written by everybody") {
-		t.Errorf("a file that everybody can write: %v", err)
+	if err := Own(path); err == nil || !strings.Contains(err.Error(), path+" can be written by all users") {
+		t.Errorf("a file that all users can write: %v", err)
 	}
 	mode(path, 0o644)
 	mode(dir, 0o777)
-	if err := Own(path); err == nil || !strings.Contains(err.Error(), dir+" can be written by everybody") {
-		t.Errorf("a folder that everybody can write: %v", err)
+	if err := Own(path); err == nil || !strings.Contains(err.Error(), dir+" can be written by all users") {
+		t.Errorf("a folder that all users can write: %v", err)
 	}
-	// A link in a folder of one's own that leads there.
+	// A link in the user's own folder to that file.
 	link := filepath.Join(t.TempDir(), Name)
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestOwn(t *testing.T) {
 	}
 	mode(dir, 0o755)
 	if err := Own(link); err != nil {
-		t.Errorf("a link to a file of one's own: %v", err)
+		t.Errorf("a link to the user's own file: %v", err)
 	}
 	if os.Getuid() != 0 {
 		if err := Own("/etc/passwd"); err == nil || !strings.Contains(err.Error(), "belongs to another user") {

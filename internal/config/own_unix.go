@@ -11,8 +11,8 @@ import (
 )
 
 // Own reports why a file is not the user's own, nil when it is: the file and its
-// folder belong to the user who runs this program, and nobody else can write to
-// them. A link is followed; what it leads to has to be the user's own, too.
+// folder belong to the user who runs this program, and no other user can write to
+// them. A link is followed; its target must be the user's own, too.
 func Own(path string) error {
 	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func Own(path string) error {
 }
 
 // notOwn says what is wrong with a file or folder. The user's own group may write:
-// on many systems nobody else is in it.
+// on many systems it has no other members.
 func notOwn(info fs.FileInfo) string {
 	sys, ok := info.Sys().(*syscall.Stat_t)
 	switch mode := info.Mode().Perm(); {
@@ -43,7 +43,7 @@ func notOwn(info fs.FileInfo) string {
 	case int64(sys.Uid) != int64(os.Getuid()):
 		return "belongs to another user"
 	case mode&0o002 != 0:
-		return "can be written by everybody"
+		return "can be written by all users"
 	case mode&0o020 != 0 && int64(sys.Gid) != int64(os.Getgid()):
 		return "can be written by another group"
 	}

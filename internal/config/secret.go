@@ -14,7 +14,7 @@ type Secret struct {
 	File string
 }
 
-// Read returns the secret, "" when there is to be none.
+// Read returns the secret, "" when none is configured.
 func (s Secret) Read() (string, error) {
 	switch {
 	case s.File != "":
@@ -37,7 +37,7 @@ func (s Secret) Read() (string, error) {
 
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
 
-// Expand puts environment variables in the place of ${NAME}.
+// Expand replaces ${NAME} by the environment variable NAME.
 func Expand(s string) (string, error) {
 	var missing []string
 	out := variable.ReplaceAllStringFunc(s, func(m string) string {

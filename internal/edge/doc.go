@@ -14,5 +14,5 @@
 //		return nil
 //	}
 //
-// All of it may be used by several goroutines at once, except a [Query], which belongs to one request.
+// Everything may be used by several goroutines at once, except a [Query], which belongs to one request.
 package edge

@@ -23,7 +23,7 @@ func toolkit(log *strings.Builder) *HTTP {
 	}
 }
 
-func TestAnswers(t *testing.T) {
+func TestHandlersAndErrors(t *testing.T) {
 	var log strings.Builder
 	x := toolkit(&log)
 	read := func(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {

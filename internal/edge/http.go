@@ -25,7 +25,7 @@ type Form func(err error, h http.Header) (status int, body any)
 // HTTP answers the requests of one dialect.
 type HTTP struct {
 	Dialect string                                   // for metrics and logs
-	Caller  func(*http.Request) (chat.Caller, error) // who is asking
+	Caller  func(*http.Request) (chat.Caller, error) // authenticates the request
 	MaxBody int64                                    // bytes of a JSON body; 0 means DefaultMaxBody
 	Form    Form                                     // of errors; nil means Native
 	Log     *slog.Logger
@@ -138,7 +138,7 @@ func BodyError(err error, limit int64) error {
 	return chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
 }
 
-// CheckJSON refuses what a decoder would change silently or spend too much on; see [wire.CheckJSON].
+// CheckJSON refuses JSON that a decoder would change silently or that costs too much to decode; see [wire.CheckJSON].
 func CheckJSON(b []byte) error {
 	switch err := wire.CheckJSON(b, wire.MaxJSONDepth); {
 	case errors.Is(err, wire.ErrJSONDepth):

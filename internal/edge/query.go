@@ -21,7 +21,7 @@ type Query struct {
 	values url.Values
 }
 
-// NewQuery reads the query of a request. What net/url would drop because it cannot be read is refused.
+// NewQuery reads the query of a request. Values that net/url would drop as malformed are refused.
 func NewQuery(r *http.Request) *Query {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	q := &Query{values: values}

@@ -1,7 +1,6 @@
 // Package proxy fetches images for users of the console. A text may contain the address
-// of an image anywhere; a page that loads it reveals to that server who reads what and
-// when, and the address can carry data out. So the console shows where an image is, and
-// the server fetches it only on request.
+// of an image on any server; a page that loads it reveals the reader and the time to that server, and the address
+// itself can contain private data. So the console shows the address of an image, and the server fetches it only on request.
 //
 // The proxy must not give access to the server's own network: an address is checked
 // after its name was resolved, for the first request and for every redirect, when the

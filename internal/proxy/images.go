@@ -23,7 +23,7 @@ const Pattern = "POST /parley/v1/image"
 
 // Options of the proxy.
 type Options struct {
-	MaxBytes   int64         // of a picture; 0 means 10 MiB
+	MaxBytes   int64         // of an image; 0 means 10 MiB
 	Timeout    time.Duration // for all of it, with redirects; 0 means 15 s
 	Concurrent int           // fetches at once; 0 means 16
 
@@ -36,14 +36,14 @@ type Options struct {
 	anyPort bool // for tests, whose servers listen anywhere
 }
 
-// Images fetches pictures.
+// Images fetches images.
 type Images struct {
 	opt    Options
 	client *http.Client
 	room   chan struct{}
 }
 
-// New returns the proxy. It starts nothing; call Close at the end to give up
+// New returns the proxy. It starts nothing; call Close at the end to close
 // idle connections.
 func New(opt Options) *Images {
 	opt.MaxBytes = cmp.Or(opt.MaxBytes, 10<<20)
@@ -120,7 +120,7 @@ func (p *Images) address(s string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, chat.Errorf(chat.Invalid, "the address has a name and password in it; such images are not fetched")
 	}
-	// Other ports are not where pictures are, but where services listen.
+	// Other ports usually belong to services, not to images.
 	if port := u.Port(); !p.opt.anyPort && port != "" && port != "80" && port != "443" && port != "8080" && port != "8443" {
 		return nil, chat.Errorf(chat.Invalid, "images are fetched from ports 80, 443, 8080 and 8443 only, not from %s", port)
 	}
@@ -155,7 +155,7 @@ func (p *Images) fetch(ctx context.Context, u *url.URL) ([]byte, string, error) 
 	}
 	kind := sniff(body)
 	if kind == "" {
-		return nil, "", chat.Errorf(chat.Invalid, "the answer of %s is no PNG, JPEG, GIF, WebP or AVIF image", u.Hostname())
+		return nil, "", chat.Errorf(chat.Invalid, "the answer of %s is not a PNG, JPEG, GIF, WebP or AVIF image", u.Hostname())
 	}
 	return body, kind, nil
 }
@@ -195,7 +195,7 @@ func sniff(b []byte) string {
 	return ""
 }
 
-// plain is the form of an error when none was given.
+// plain writes an error when Options.Fail is nil.
 func plain(w http.ResponseWriter, _ *http.Request, err error) {
 	e := chat.Public(err)
 	w.Header().Set("Content-Type", "application/json")

@@ -19,44 +19,42 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// elsewhere is a server of somebody else, and a proxy that takes that one
-// address for a public one.
-type elsewhere struct {
+// imageServer is a server of another site, and a proxy that treats its address as public.
+type imageServer struct {
 	*httptest.Server
-	images *Images
-	asked  func() []*http.Request
+	images   *Images
+	requests func() []*http.Request
 }
 
-func newElsewhere(t *testing.T, opt Options, h http.HandlerFunc) *elsewhere {
+func newImageServer(t *testing.T, opt Options, h http.HandlerFunc) *imageServer {
 	t.Helper()
 	var mu sync.Mutex
-	var asked []*http.Request
+	var requests []*http.Request
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		asked = append(asked, r)
+		requests = append(requests, r)
 		mu.Unlock()
 		h(w, r)
 	}))
-	home := srv.Listener.Addr().String()
+	addr := srv.Listener.Addr().String()
 	opt.anyPort = true
-	opt.Transport = onlyTo(home)
+	opt.Transport = onlyTo(addr)
 	images := New(opt)
 	t.Cleanup(func() {
 		images.Close()
 		srv.Close()
 	})
-	return &elsewhere{Server: srv, images: images, asked: func() []*http.Request {
+	return &imageServer{Server: srv, images: images, requests: func() []*http.Request {
 		mu.Lock()
 		defer mu.Unlock()
-		return asked
+		return requests
 	}}
 }
 
-// onlyTo connects to one address, whatever is asked for. So no test can reach
-// anybody else.
-func onlyTo(home string) http.RoundTripper {
+// onlyTo connects to one address only, so that no test can reach another host.
+func onlyTo(addr string) http.RoundTripper {
 	return &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		if address != home {
+		if address != addr {
 			return nil, chat.Errorf(chat.Denied, "this address is not public")
 		}
 		var d net.Dialer
@@ -64,7 +62,7 @@ func onlyTo(home string) http.RoundTripper {
 	}}
 }
 
-func ask(p *Images, target string) *httptest.ResponseRecorder {
+func fetch(p *Images, target string) *httptest.ResponseRecorder {
 	body, _ := json.Marshal(map[string]string{"url": target})
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/image", bytes.NewReader(body))
@@ -74,42 +72,42 @@ func ask(p *Images, target string) *httptest.ResponseRecorder {
 	return w
 }
 
-func picture() []byte {
+func pngImage() []byte {
 	var b bytes.Buffer
 	_ = png.Encode(&b, image.NewGray(image.Rect(0, 0, 2, 2)))
 	return b.Bytes()
 }
 
-func TestPicturesComeThroughAndNothingGoesOut(t *testing.T) {
-	e := newElsewhere(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
+func TestImagesAreFetchedWithoutDataOfTheUser(t *testing.T) {
+	e := newImageServer(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/moved" {
 			http.Redirect(w, r, "/a.png?x=1", http.StatusFound)
 			return
 		}
-		w.Header().Set("Content-Type", "text/html") // it lies
+		w.Header().Set("Content-Type", "text/html") // the wrong type
 		w.Header().Set("Set-Cookie", "track=1")
-		_, _ = w.Write(picture())
+		_, _ = w.Write(pngImage())
 	})
 	for _, path := range []string{"/a.png", "/moved", "/a.png"} {
-		w := ask(e.images, e.URL+path)
-		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "image/png" || !bytes.Equal(w.Body.Bytes(), picture()) {
+		w := fetch(e.images, e.URL+path)
+		if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "image/png" || !bytes.Equal(w.Body.Bytes(), pngImage()) {
 			t.Fatalf("%s: %d %v", path, w.Code, w.Header())
 		}
 		if w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Set-Cookie") != "" || !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox") {
 			t.Errorf("%s: %v", path, w.Header())
 		}
 	}
-	for _, r := range e.asked() {
+	for _, r := range e.requests() {
 		for _, name := range []string{"Cookie", "Referer", "X-Forwarded-For", "Origin"} {
 			if v := r.Header.Get(name); v != "" {
-				t.Errorf("%s: told %s %q", r.URL, name, v)
+				t.Errorf("%s: was sent %s %q", r.URL, name, v)
 			}
 		}
 	}
 }
 
-func TestWhatIsNoSmallPictureIsRefused(t *testing.T) {
-	e := newElsewhere(t, Options{MaxBytes: 1 << 20}, func(w http.ResponseWriter, r *http.Request) {
+func TestLargeFilesAndOtherTypesAreRefused(t *testing.T) {
+	e := newImageServer(t, Options{MaxBytes: 1 << 20}, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "image/png")
 		switch r.URL.Path {
 		case "/page":
@@ -118,10 +116,10 @@ func TestWhatIsNoSmallPictureIsRefused(t *testing.T) {
 			w.Header().Set("Content-Type", "image/svg+xml")
 			_, _ = io.WriteString(w, `<svg xmlns="http://www.w3.org/2000/svg"><script>1</script></svg>`)
 		case "/big":
-			_, _ = w.Write(append(picture(), make([]byte, 2<<20)...))
+			_, _ = w.Write(append(pngImage(), make([]byte, 2<<20)...))
 		case "/endless":
 			w.WriteHeader(http.StatusOK)
-			_, _ = w.Write(picture())
+			_, _ = w.Write(pngImage())
 			for range 100 {
 				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
 					return
@@ -139,39 +137,39 @@ func TestWhatIsNoSmallPictureIsRefused(t *testing.T) {
 		}
 	})
 	for path, want := range map[string]string{
-		"/page": "is no PNG", "/svg": "is no PNG", "/big": "larger than 1 MiB", "/endless": "larger than 1 MiB", "/none": "status 404",
+		"/page": "is not a PNG", "/svg": "is not a PNG", "/big": "larger than 1 MiB", "/endless": "larger than 1 MiB", "/none": "status 404",
 		"/loop": "more than three times", "/inward": "not public", "/scheme": "not the address",
 	} {
-		if w := ask(e.images, e.URL+path); w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
+		if w := fetch(e.images, e.URL+path); w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d %s, want %q", path, w.Code, w.Body, want)
 		}
 	}
 }
 
-func TestAddressesThatAreNoImages(t *testing.T) {
+func TestOtherAddressesAreRefused(t *testing.T) {
 	p := New(Options{Transport: onlyTo("")})
 	defer p.Close()
 	for target, want := range map[string]string{
 		"http://127.0.0.1/x.png": "not public", "ftp://example.com/x.png": "https and http only", "http://user:pw@example.com/": "name and password",
 		"http://example.com:6379/": "ports 80", "javascript:alert(1)": "not the address", "": "not the address", "/x.png": "not the address", "http://": "not the address",
 	} {
-		if w := ask(p, target); w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
+		if w := fetch(p, target); w.Code == http.StatusOK || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%q: %d %s, want %q", target, w.Code, w.Body, want)
 		}
 	}
 }
 
-func TestOnlySoManyAtOnce(t *testing.T) {
+func TestFetchesAtOnceAreLimited(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
-	e := newElsewhere(t, Options{Concurrent: 1}, func(w http.ResponseWriter, _ *http.Request) {
+	e := newImageServer(t, Options{Concurrent: 1}, func(w http.ResponseWriter, _ *http.Request) {
 		close(arrived)
 		<-release
-		_, _ = w.Write(picture())
+		_, _ = w.Write(pngImage())
 	})
 	done := make(chan int)
-	go func() { done <- ask(e.images, e.URL).Code }()
+	go func() { done <- fetch(e.images, e.URL).Code }()
 	<-arrived
-	if w := ask(e.images, e.URL); !strings.Contains(w.Body.String(), "too many") {
+	if w := fetch(e.images, e.URL); !strings.Contains(w.Body.String(), "too many") {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	close(release)
@@ -180,7 +178,7 @@ func TestOnlySoManyAtOnce(t *testing.T) {
 	}
 }
 
-// Whatever is asked for, an address that is let through is one of http.
+// Every accepted address is one of http or https.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"https://example.com/a.png", "http://127.0.0.1:8000", "//x", "https://a@b", "https://[::1%25eth0]/"} {
 		f.Add(s)

@@ -44,12 +44,12 @@ func TestDamageIsNoticed(t *testing.T) {
 		}
 	}
 	if _, err := Marshal(struct{}{}); err == nil {
-		t.Error("an object without members was taken")
+		t.Error("an object without members was accepted")
 	}
 }
 
-// A key stays the same until its file is gone; a damaged one is not used.
-func TestKey(t *testing.T) {
+// A key stays the same until its file is removed; a damaged one is not used.
+func TestKeyIsStored(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key")
 	first, made, err := Key(file, 32)

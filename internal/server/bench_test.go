@@ -8,11 +8,11 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-type nowhere struct{ h http.Header }
+type discard struct{ h http.Header }
 
-func (n nowhere) Header() http.Header         { return n.h }
-func (n nowhere) Write(p []byte) (int, error) { return len(p), nil }
-func (n nowhere) WriteHeader(int)             {}
+func (n discard) Header() http.Header         { return n.h }
+func (n discard) Write(p []byte) (int, error) { return len(p), nil }
+func (n discard) WriteHeader(int)             {}
 
 // BenchmarkRules is what all rules together add to a request.
 func BenchmarkRules(b *testing.B) {
@@ -33,6 +33,6 @@ func BenchmarkRules(b *testing.B) {
 	h := s.Handler()
 	b.ReportAllocs()
 	for b.Loop() {
-		h.ServeHTTP(nowhere{http.Header{}}, r)
+		h.ServeHTTP(discard{http.Header{}}, r)
 	}
 }

@@ -20,8 +20,7 @@ import (
 
 const jwtSecret = "a secret of the tests, 32 bytes!"
 
-// TestConnectionsEndWithTheirCredential: streams on every protocol, sockets,
-// requests that wait and bodies that go on end when the token is removed or the
+// Streams on every protocol, sockets, waiting requests and bodies that are being sent end when the token is removed or the
 // JWT expires.
 func TestConnectionsEndWithTheirCredential(t *testing.T) {
 	for name, expires := range map[string]bool{"removed": false, "expired": true} {
@@ -145,8 +144,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 	}
 }
 
-// TestWrongTokensAreSlowedDown: the answer, its header and the metric.
-func TestWrongTokensAreSlowedDown(t *testing.T) {
+func TestWrongTokensAreRateLimited(t *testing.T) {
 	a := withTokens(t, nil)
 	h := newServer(t, Options{Auth: a}).Handler()
 	var last answer

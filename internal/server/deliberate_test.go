@@ -8,11 +8,11 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// A link or an image in a message makes a browser send a GET with its cookie, or
-// to an open server. Routes that do much work, or administrative work, need more.
-func TestGetsThatNobodyMeant(t *testing.T) {
-	asked := 0
-	work := Route{Pattern: "GET /work", Deliberate: true, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked++ })}
+// A link or an image in a message makes a browser send a GET with its cookie, or to an open server. Deliberate routes
+// refuse such requests.
+func TestDeliberateRoutesRefuseRequestsOfPages(t *testing.T) {
+	handled := 0
+	work := Route{Pattern: "GET /work", Deliberate: true, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled++ })}
 	for name, a := range map[string]*auth.Auth{"open": openAuth(t), "with tokens": withTokens(t, nil)} {
 		s := newServer(t, Options{Auth: a})
 		s.Handle(work)
@@ -28,20 +28,19 @@ func TestGetsThatNobodyMeant(t *testing.T) {
 				t.Errorf("%s, %v: %d", name, h, got.StatusCode)
 			}
 		}
-		if asked != 0 {
-			t.Errorf("%s: it was done %d times", name, asked)
+		if handled != 0 {
+			t.Errorf("%s: the handler ran %d times", name, handled)
 		}
 		for _, h := range [][]string{{"Authorization", "Bearer " + adminToken}, {"X-API-Key", adminToken}, {"Cookie", cookie, "X-Parley-Request", "1"}} {
 			if got := do(t, s.Handler(), req("GET", "http://localhost/work", "", h...)); got.StatusCode != 200 {
 				t.Errorf("%s, %v: %d", name, h, got.StatusCode)
 			}
 		}
-		asked = 0
+		handled = 0
 	}
 }
 
-// A page cannot start a profile either.
-func TestProfilesArePeoples(t *testing.T) {
+func TestPagesCannotStartAProfile(t *testing.T) {
 	s := newServer(t, Options{Auth: openAuth(t), Pprof: true})
 	for site, want := range map[string]int{"": 200, "none": 200, "same-origin": 403, "cross-site": 403} {
 		r := req("GET", "http://localhost/debug/pprof/trace?seconds=0.01", "")
@@ -54,8 +53,8 @@ func TestProfilesArePeoples(t *testing.T) {
 	}
 }
 
-// What shows the whole server needs an administrator of all workspaces.
-func TestAdministratorsOfOneWorkspace(t *testing.T) {
+// Routes about the whole server need an administrator of all workspaces.
+func TestServerRoutesRefuseAdministratorsOfOneWorkspace(t *testing.T) {
 	for all, want := range map[bool]int{false: 403, true: 200} {
 		a := withTokens(t, func(o *auth.Options) { o.Tokens[1].AllWorkspaces = all })
 		s := newServer(t, Options{Auth: a, Pprof: true})

@@ -12,7 +12,7 @@ import (
 )
 
 // metrics counts requests. Labels are small sets: the dialect, the class of the
-// status, and methods that HTTP knows.
+// status, and standard methods.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -32,7 +32,7 @@ func newMetrics(reg *prometheus.Registry, conns *wire.Conns, a *auth.Auth) (*met
 		}, []string{"dialect"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "parley_http_refused_total",
-			Help: "Requests refused before a dialect saw them, by the rule that did it.",
+			Help: "Requests refused before they reached a dialect, by the rule.",
 		}, []string{"rule"}),
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -43,7 +43,7 @@ func newMetrics(reg *prometheus.Registry, conns *wire.Conns, a *auth.Auth) (*met
 	for _, carrier := range auth.Carriers {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "parley_sign_ins_refused_total",
-			Help:        "Wrong, expired or revoked credentials, by what carried them.",
+			Help:        "Wrong, expired or revoked credentials, by the place in the request.",
 			ConstLabels: prometheus.Labels{"carrier": string(carrier)},
 		}, func() float64 { return float64(a.Failures(carrier)) }))
 	}

@@ -116,7 +116,7 @@ func (s *Server) guard(route Route) http.Handler {
 		}
 		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
 			if r.ContentLength > s.opt.MaxBody {
-				swallow(w, r)
+				drain(w, r)
 				s.refuse(w, r, route.Fail, "body", tooLarge(s.opt.MaxBody))
 				return
 			}
@@ -129,24 +129,24 @@ func (s *Server) guard(route Route) http.Handler {
 // Most clients send a complete body before they read the answer. They would get a
 // broken connection instead of the reason, so more than the limit is read.
 const (
-	swallowed   = 64 << 20
-	swallowTime = 5 * time.Second
+	swallowed = 64 << 20
+	drainTime = 5 * time.Second
 )
 
-// swallow discards a body that is refused. A client that sends Expect waits for the
+// drain discards a body that is refused. A client that sends Expect waits for the
 // answer before it sends the body.
-func swallow(w http.ResponseWriter, r *http.Request) {
+func drain(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Expect") != "" || r.ContentLength > swallowed {
 		return
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(swallowTime)) // writers in tests may have no deadlines
+	_ = control.SetReadDeadline(time.Now().Add(drainTime)) // writers in tests may have no deadlines
 	_, _ = io.Copy(io.Discard, r.Body)
 	_ = control.SetReadDeadline(time.Time{})
 }
 
 func tooLarge(limit int64) error {
-	return chat.Errorf(chat.TooLarge, "the body is larger than %d bytes: send it in parts, or large things as artifacts", limit).With("limit", limit)
+	return chat.Errorf(chat.TooLarge, "the body is larger than %d bytes: send it in parts, or upload large content as artifacts", limit).With("limit", limit)
 }
 
 // timedBody sets a deadline for each piece of a body, so that a client cannot occupy a

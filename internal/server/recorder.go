@@ -18,7 +18,7 @@ type recorder struct {
 	request *http.Request // its Pattern is set by the mux, and empty when no route matched
 	dialect string
 	status  int
-	taken   bool // the connection was taken over
+	taken   bool // the connection was hijacked
 	swallow bool // discard the text of net/http's answer
 }
 
@@ -70,7 +70,7 @@ func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, src)
 }
 
-// Hijack records that the connection was taken over.
+// Hijack records that the connection was hijacked.
 func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	w.taken = w.taken || err == nil

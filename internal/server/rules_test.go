@@ -112,9 +112,8 @@ func req(method, target, body string, header ...string) *http.Request {
 	return r
 }
 
-// A client that sends all of a large body before it reads must see why it is
-// refused, not a broken connection.
-func TestOversizeBodiesAreTakenBeforeTheyAreRefused(t *testing.T) {
+// A client that sends a whole large body before it reads the answer gets the refusal, not a broken connection.
+func TestLargeBodiesAreReadBeforeTheyAreRefused(t *testing.T) {
 	s := newServer(t, Options{Auth: openAuth(t), MaxBody: 1000})
 	s.Handle(Route{Pattern: "/plain", Dialect: "test", Handler: http.NotFoundHandler()})
 	for expect, left := range map[string]int{"": 0, "100-continue": 2000} {
@@ -210,7 +209,7 @@ func unsized(r *http.Request) *http.Request {
 	return r
 }
 
-func TestDialectsAnswerRefusalsTheirWay(t *testing.T) {
+func TestRefusalsHaveTheFormOfTheDialect(t *testing.T) {
 	a := withTokens(t, func(o *auth.Options) { o.Rate, o.Burst = 1, 1 })
 	s := newServer(t, Options{Auth: a})
 	s.Handle(Route{Pattern: "/x", Handler: whoHandler(a), Fail: func(w http.ResponseWriter, _ *http.Request, err error) {

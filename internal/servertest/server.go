@@ -31,18 +31,18 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// Options say what differs from an open server with the demo agent.
+// Options configures a server; the zero value is an open server with the demo agent.
 type Options struct {
 	Dir    string                 // an existing data folder; a new one when empty
-	Tokens []auth.Token           // people need tokens
-	Now    func() time.Time       // the clock of everything; nil means the real one
+	Tokens []auth.Token           // requests need one of them
+	Now    func() time.Time       // the clock; nil means the real one
 	Agents map[string]agent.Agent // beside the demo agent
 
 	DefaultAgent string // of sessions that name none
 	Addr         string // the HTTP address; a free port of loopback when empty
 }
 
-// Server is the server.
+// Server is a server in the process.
 type Server struct {
 	Dir      string
 	Files    Files
@@ -53,7 +53,7 @@ type Server struct {
 	Auth     *auth.Auth
 	Conns    *wire.Conns
 	HTTP     *httptest.Server     // after Serve
-	Erased   func(chat.SessionID) // told of erased sessions; to be set before Serve
+	Erased   func(chat.SessionID) // called with erased sessions; set it before Serve
 
 	t       testing.TB
 	addr    string
@@ -72,7 +72,7 @@ func (f Files) Put(ctx context.Context, id chat.SessionID, path, mediaType strin
 	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
 }
 
-// User is somebody with a token.
+// User returns the token of a user.
 func User(name string) auth.Token {
 	return auth.Token{Token: auth.Secret(TokenOf(name)), Actor: chat.Actor{Kind: chat.User, ID: name}, Scopes: []chat.Scope{chat.ScopeUser}}
 }
@@ -80,7 +80,7 @@ func User(name string) auth.Token {
 // TokenOf is the token of a [User].
 func TokenOf(name string) string { return "token-of-" + name + "-0123456789abcdef" }
 
-// Open plugs everything together up to the dialect. Nothing runs yet.
+// Open creates and connects all parts except the dialect. Nothing runs yet.
 func Open(t testing.TB, opt Options) *Server {
 	t.Helper()
 	s := &Server{t: t, addr: opt.Addr, Dir: opt.Dir, Conns: &wire.Conns{}}

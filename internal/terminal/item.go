@@ -150,7 +150,7 @@ func workMark(w *chat.Workstream) string {
 	return bad.Render("✗")
 }
 
-// workText is what the last event of a workstream says, else its task.
+// workText is the text of the last event of a workstream, else its task.
 func workText(w *chat.Workstream) string {
 	text := ""
 	switch w.State {

@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// A screen that opens an existing session shows its items and continues with the stream.
+// A screen that opens an existing session content its items and continues with the stream.
 func TestScreenContinuesASession(t *testing.T) {
 	var tr chat.Transcript
 	seq := chat.Seq(0)
@@ -48,7 +48,7 @@ func TestScreenContinuesASession(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	s := &stage{screen: newScreen(context.Background(), cl, chat.Session{ID: "s-1"}, error.Error), t: t}
+	s := &testScreen{screen: newScreen(context.Background(), cl, chat.Session{ID: "s-1"}, error.Error), t: t}
 	if _, err := s.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}

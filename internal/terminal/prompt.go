@@ -23,7 +23,7 @@ func (m *screen) keepDraft(e *chat.Event) {
 	}
 	if text != "" && m.input.Value() == "" {
 		m.input.SetValue(text)
-		m.notice = "the question is over; what you wrote is kept here"
+		m.notice = "the question is closed; your text is kept here"
 	}
 }
 
@@ -34,8 +34,8 @@ type armMsg string
 // approve something by accident.
 const armAfter = 700 * time.Millisecond
 
-// choose shows a form for the oldest open prompt, unless the form of an open prompt is shown.
-func (m *screen) choose() tea.Cmd {
+// showForm shows a form for the oldest open prompt, unless the form of an open prompt is shown.
+func (m *screen) showForm() tea.Cmd {
 	prompts := m.conversation.State.Prompts
 	if m.form != nil {
 		if slices.ContainsFunc(prompts, func(p *chat.Prompt) bool { return p.RequestID == m.form.prompt.RequestID }) {

@@ -24,8 +24,8 @@ type Reply struct {
 	line    bool // the last character printed was a line break
 }
 
-// Wait follows the session from the message on, until the turn that answers it has ended. The error says why a turn did
-// not end well.
+// Wait follows the session from the message on, until the turn that answers it has ended. The error says why a turn failed
+// or was stopped.
 func (r *Reply) Wait(ctx context.Context, cl *client.Client, message chat.Event) error {
 	r.printed = map[chat.BlockID]int{}
 	defer r.breakLine()
@@ -65,8 +65,8 @@ func (r *Reply) print(block chat.BlockID, text string) {
 	r.printed[block] += len(text)
 }
 
-// tell prints a notification or an artifact on a line of its own.
-func (r *Reply) tell(text string) {
+// note prints a notification or an artifact on a line of its own.
+func (r *Reply) note(text string) {
 	if r.Note == nil {
 		return
 	}
@@ -110,7 +110,7 @@ func (r *Reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 		}
 	case chat.AgentArtifact:
 		if r.turn != "" && e.Turn == r.turn {
-			r.tell("◆ " + artifactText(b))
+			r.note("◆ " + artifactText(b))
 		}
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		p, waits := chat.AsPrompt(e)
@@ -118,7 +118,7 @@ func (r *Reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 			break
 		}
 		if in, ok := e.Body.(chat.AgentInputRequest); ok && !waits {
-			r.tell("🔔 " + in.Text)
+			r.note("🔔 " + in.Text)
 		}
 		if waits && r.Asked != nil {
 			r.breakLine()

@@ -133,7 +133,7 @@ func (m *screen) load(ctx context.Context) (after string, err error) {
 	}
 	m.session, m.clock = snap.Session, time.Until(snap.ServerNow.Time())
 	m.conversation = newConversation(snap.Transcript())
-	if m.choose(); m.form != nil {
+	if m.showForm(); m.form != nil {
 		m.form.fresh = false // no message is being written yet
 	}
 	return snap.Cursor.String(), nil
@@ -167,7 +167,7 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.move(-3)
 		}
 	case frameMsg:
-		return m, m.take(client.Frame(msg))
+		return m, m.frame(client.Frame(msg))
 	case armMsg:
 		if m.form != nil && m.form.prompt.RequestID == string(msg) {
 			m.form.fresh = false
@@ -203,8 +203,8 @@ func (m *screen) resize(w, h int) {
 	}
 }
 
-// take handles one frame of the stream.
-func (m *screen) take(f client.Frame) tea.Cmd {
+// frame handles one frame of the stream.
+func (m *screen) frame(f client.Frame) tea.Cmd {
 	if m.scroll > 0 {
 		// The lines that the person reads stay in place.
 		before := m.lines()
@@ -224,7 +224,7 @@ func (m *screen) take(f client.Frame) tea.Cmd {
 		}
 		m.conversation.apply(f.Event)
 		m.keepDraft(f.Event)
-		return m.choose()
+		return m.showForm()
 	}
 	return nil
 }
@@ -277,7 +277,7 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 		return nil
 	}
 	if k.String() == "enter" {
-		return m.say()
+		return m.send()
 	}
 	var cmd tea.Cmd
 	m.input, cmd = m.input.Update(k)
@@ -286,8 +286,8 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 
 func (m *screen) move(lines int) { m.scroll = max(0, m.scroll+lines) }
 
-// say adds the message to the outbox.
-func (m *screen) say() tea.Cmd {
+// send adds the message to the outbox.
+func (m *screen) send() tea.Cmd {
 	text := strings.TrimSpace(m.input.Value())
 	if text == "" {
 		return nil

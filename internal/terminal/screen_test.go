@@ -15,32 +15,32 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
-// stage is a screen without a terminal.
-type stage struct {
+// testScreen is a screen without a terminal.
+type testScreen struct {
 	*screen
 	t   *testing.T
 	seq chat.Seq
 }
 
-func newStage(t *testing.T) *stage {
+func newTestScreen(t *testing.T) *testScreen {
 	cl, err := client.New(client.Options{URL: "http://127.0.0.1:1", Retries: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := newScreen(context.Background(), cl, chat.Session{ID: "s-1", Agent: "demo"}, error.Error)
 	m.Update(linkMsg{Up: true})
-	return &stage{screen: m, t: t}
+	return &testScreen{screen: m, t: t}
 }
 
-// happens applies an event of the turn t-1.
-func (s *stage) happens(body chat.Body) chat.Seq {
+// apply applies an event of the turn t-1.
+func (s *testScreen) apply(body chat.Body) chat.Seq {
 	s.seq++
 	e := &chat.Event{Session: "s-1", Seq: s.seq, At: chat.AtOf(time.Now()), Turn: "t-1", Type: body.Type(), Body: body}
 	s.Update(frameMsg{Event: e})
 	return s.seq
 }
 
-func (s *stage) shows() string {
+func (s *testScreen) content() string {
 	view := s.View().Content
 	lines := strings.Split(view, "\n")
 	if len(lines) != s.height {
@@ -54,17 +54,17 @@ func (s *stage) shows() string {
 	return ansi.Strip(view)
 }
 
-func (s *stage) mustShow(want ...string) {
+func (s *testScreen) mustShow(want ...string) {
 	s.t.Helper()
 	for _, w := range want {
-		if got := s.shows(); !strings.Contains(got, w) {
+		if got := s.content(); !strings.Contains(got, w) {
 			s.t.Fatalf("the screen lacks %q:\n%s", w, got)
 		}
 	}
 }
 
-// types presses keys: names of keys in angle brackets, all else as text.
-func (s *stage) types(text string) (cmd tea.Cmd) {
+// press sends keys: names of keys in angle brackets, all else as text.
+func (s *testScreen) press(text string) (cmd tea.Cmd) {
 	keys := map[string]tea.Key{
 		"<enter>": {Code: tea.KeyEnter}, "<esc>": {Code: tea.KeyEscape}, "<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab},
 		"<left>": {Code: tea.KeyLeft}, "<space>": {Code: tea.KeySpace, Text: " "}, "<right>": {Code: tea.KeyRight}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
@@ -83,25 +83,25 @@ func (s *stage) types(text string) (cmd tea.Cmd) {
 }
 
 func TestScreenShowsATurn(t *testing.T) {
-	s := newStage(t)
+	s := newTestScreen(t)
 	s.mustShow("talking with demo", "ready")
-	asked := s.happens(chat.UserMessage{Text: "what is\x1b[31m 2+2?"})
-	s.happens(chat.TurnStarted{TurnID: "t-1", Trigger: asked, Agent: "demo"})
+	asked := s.apply(chat.UserMessage{Text: "what is\x1b[31m 2+2?"})
+	s.apply(chat.TurnStarted{TurnID: "t-1", Trigger: asked, Agent: "demo"})
 	s.Update(frameMsg{Preview: &chat.Preview{Block: "b1", Text: "Fo", End: 2, Kind: chat.TextBlock, Turn: "t-1"}})
 	s.mustShow("› what is\uFFFD[31m 2+2?", "Fo▌", "Esc stops")
-	s.happens(chat.UserMessage{Text: "and 3+3?"})
+	s.apply(chat.UserMessage{Text: "and 3+3?"})
 	s.mustShow("and 3+3?  (queued)", "1 queued")
-	s.happens(chat.AgentToolCall{CallID: "c1", Tool: "add", Params: json.RawMessage(`{"a":2}`)})
+	s.apply(chat.AgentToolCall{CallID: "c1", Tool: "add", Params: json.RawMessage(`{"a":2}`)})
 	s.mustShow("⚙ add")
-	s.happens(chat.AgentToolResult{CallID: "c1", Tool: "add", Result: json.RawMessage("4")})
+	s.apply(chat.AgentToolResult{CallID: "c1", Tool: "add", Result: json.RawMessage("4")})
 	s.mustShow("✓ add {\"a\":2} → 4")
-	s.happens(chat.AgentText{Block: "b1", Text: "Four.", Final: true})
-	s.happens(chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
-	if got := s.shows(); strings.Count(got, "Fo") != 1 || strings.Contains(got, "▌") {
+	s.apply(chat.AgentText{Block: "b1", Text: "Four.", Final: true})
+	s.apply(chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
+	if got := s.content(); strings.Count(got, "Fo") != 1 || strings.Contains(got, "▌") {
 		t.Fatalf("the finished block does not replace its preview:\n%s", got)
 	}
-	if got := s.shows(); strings.Index(got, "Four.") > strings.Index(got, "and 3+3?") {
-		t.Fatalf("a message that waits stands before the answer it waits for:\n%s", got)
+	if got := s.content(); strings.Index(got, "Four.") > strings.Index(got, "and 3+3?") {
+		t.Fatalf("a queued message is shown before the answer that it waits for:\n%s", got)
 	}
 }
 
@@ -130,8 +130,8 @@ func TestScreenAnswersPrompts(t *testing.T) {
 		"no permission":  {chat.AgentPermissionRequest{RequestID: "p-1", Scopes: []string{"r", "w"}}, "d", `{"granted":[],"duration":"once"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
-			s.happens(test.prompt)
+			s := newTestScreen(t)
+			s.apply(test.prompt)
 			s.mustShow("waits for you")
 			got := ""
 			f := s.form
@@ -144,12 +144,12 @@ func TestScreenAnswersPrompts(t *testing.T) {
 					b, _ := json.Marshal(a)
 					got = string(b)
 				}
-				s.shows()
+				s.content()
 			}
 			if got != test.want {
 				t.Fatalf("answered %s, want %s", got, test.want)
 			}
-			s.happens(chat.PromptClosed{RequestID: "p-1", Reason: chat.Expired})
+			s.apply(chat.PromptClosed{RequestID: "p-1", Reason: chat.Expired})
 			s.mustShow("→ expired", "› ")
 		})
 	}
@@ -158,77 +158,77 @@ func TestScreenAnswersPrompts(t *testing.T) {
 // A prompt that appears while a person writes a message does not receive the keys of the message.
 func TestScreenDoesNotTakeKeysFromAMessage(t *testing.T) {
 	approval := chat.AgentApprovalRequest{RequestID: "p-1", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "deploy"}}}
-	s := newStage(t)
-	s.types("wh")
-	s.happens(approval)
+	s := newTestScreen(t)
+	s.press("wh")
+	s.apply(approval)
 	s.Update(armMsg("p-1"))
-	s.types("y now")
+	s.press("y now")
 	s.mustShow("› why now", "waits for you · Tab answers")
-	if s.types("<tab>"); s.form.sent {
+	if s.press("<tab>"); s.form.sent {
 		t.Fatal("a letter of the message approved the call")
 	}
 	s.mustShow("1. Approve")
-	if s.types("y"); !s.form.sent {
+	if s.press("y"); !s.form.sent {
 		t.Fatal("y does not approve")
 	}
 
-	s = newStage(t)
-	s.happens(approval)
-	s.types("yes") // it came up under the fingers
+	s = newTestScreen(t)
+	s.apply(approval)
+	s.press("yes") // it came up under the fingers
 	s.mustShow("› yes")
 	if s.form.sent {
-		t.Fatal("a key that was on its way approved the call")
+		t.Fatal("a key that was pressed before the prompt approved the call")
 	}
 
-	s = newStage(t)
-	s.happens(approval)
+	s = newTestScreen(t)
+	s.apply(approval)
 	s.Update(armMsg("p-1"))
-	s.types("/stream 3")
+	s.press("/stream 3")
 	s.mustShow("› /stream 3")
 	if s.form.sent {
 		t.Fatal("a message approved the call")
 	}
-	s.types("<enter>") // sent; the question has the keys again
+	s.press("<enter>") // sent; the question has the keys again
 	s.mustShow("/stream 3  (not sent yet)", "1. Approve")
 }
 
 func TestScreenShowsAnswersOfOthers(t *testing.T) {
-	s := newStage(t)
-	s.happens(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?"})
+	s := newTestScreen(t)
+	s.apply(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?"})
 	s.Update(armMsg("p-1"))
-	s.types("Ada<left><left><left>L. ")
+	s.press("Ada<left><left><left>L. ")
 	s.mustShow("› L. Ada")
 	e := &chat.Event{Session: "s-1", Seq: 2, Actor: chat.Actor{Kind: chat.User, ID: "mira"}, Type: "user.input_response", Body: chat.UserInputResponse{RequestID: "p-1", Text: "Bob"}}
 	s.Update(frameMsg{Event: e})
-	s.mustShow("? Name?  → Bob (answered by mira elsewhere)", "› L. Ada", "what you wrote is kept")
+	s.mustShow("? Name?  → Bob (answered by mira elsewhere)", "› L. Ada", "your text is kept")
 }
 
 // The lines that a person reads do not move when lines are added below.
 func TestScreenKeepsTheScrollPosition(t *testing.T) {
-	s := newStage(t)
+	s := newTestScreen(t)
 	for i := range 60 {
-		s.happens(chat.AgentText{Text: fmt.Sprintf("line %d", i)})
+		s.apply(chat.AgentText{Text: fmt.Sprintf("line %d", i)})
 	}
 	s.move(20)
 	s.mustShow("20 lines below")
-	before := strings.Join(strings.Split(s.shows(), "\n")[:20], "\n")
-	s.happens(chat.AgentText{Text: "one more\nand another"})
+	before := strings.Join(strings.Split(s.content(), "\n")[:20], "\n")
+	s.apply(chat.AgentText{Text: "one more\nand another"})
 	s.Update(frameMsg{Preview: &chat.Preview{Block: "b1", Text: "and a piece", Kind: chat.TextBlock}})
-	if after := strings.Join(strings.Split(s.shows(), "\n")[:20], "\n"); after != before {
+	if after := strings.Join(strings.Split(s.content(), "\n")[:20], "\n"); after != before {
 		t.Fatalf("the text moved from\n%s\nto\n%s", before, after)
 	}
 	s.mustShow("23 lines below")
 }
 
 // A pasted text is kept complete, however many lines it has.
-func TestScreenTakesLongPastes(t *testing.T) {
+func TestScreenKeepsLongPastedText(t *testing.T) {
 	text := strings.TrimSuffix(strings.Repeat("a line\n", 40), "\n")
-	s := newStage(t)
+	s := newTestScreen(t)
 	s.Update(tea.PasteMsg{Content: text})
 	if got := s.input.Value(); got != text {
-		t.Fatalf("%d of 40 lines were taken", strings.Count(got, "\n")+1)
+		t.Fatalf("%d of 40 lines were kept", strings.Count(got, "\n")+1)
 	}
-	s.shows()
+	s.content()
 }
 
 func splitKeys(s string) (keys []string) {
@@ -254,8 +254,8 @@ func keyOf(name string) tea.KeyPressMsg {
 }
 
 func TestScreenCountsDown(t *testing.T) {
-	s := newStage(t)
-	s.happens(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?", Deadline: chat.AtOf(s.now.Add(90 * time.Second))})
+	s := newTestScreen(t)
+	s.apply(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputText, Text: "Name?", Deadline: chat.AtOf(s.now.Add(90 * time.Second))})
 	s.mustShow("1:30 left")
 	s.Update(tickMsg(s.now.Add(40 * time.Second)))
 	s.mustShow("0:50 left")
@@ -263,39 +263,39 @@ func TestScreenCountsDown(t *testing.T) {
 
 // Messages written while the server is not reachable are kept in order and sent once.
 func TestScreenKeepsMessagesWrittenOffline(t *testing.T) {
-	s := newStage(t)
+	s := newTestScreen(t)
 	s.Update(linkMsg{Err: client.ErrUnreachable})
-	cmd := s.types("one<enter>")
-	s.types("two<enter>")
+	cmd := s.press("one<enter>")
+	s.press("two<enter>")
 	s.mustShow("offline", "one  (not sent yet)", "two  (not sent yet)", "2 not sent yet")
-	s.Update(cmd()) // nobody listens there
+	s.Update(cmd()) // no server listens there
 	s.mustShow("one  (not sent yet)")
 	id := s.outbox[0].clientID
 	s.Update(linkMsg{Up: true})
 	// The stream may bring it before the answer to the request does.
 	e := &chat.Event{Session: "s-1", Seq: 1, Type: "user.message", ClientID: id, Body: chat.UserMessage{Text: "one"}}
 	s.Update(frameMsg{Event: e})
-	if got := s.shows(); strings.Count(got, "one") != 1 || !strings.Contains(got, "two  (not sent yet)") {
+	if got := s.content(); strings.Count(got, "one") != 1 || !strings.Contains(got, "two  (not sent yet)") {
 		t.Fatalf("the screen shows\n%s", got)
 	}
 	s.Update(sentMsg{clientID: id})
 	if len(s.outbox) != 1 || s.outbox[0].text != "two" || !s.sending {
-		t.Fatalf("the next message is not on its way: %+v", s.outbox)
+		t.Fatalf("the next message is not being sent: %+v", s.outbox)
 	}
 }
 
 func TestScreenFitsAnySize(t *testing.T) {
-	s := newStage(t)
-	s.happens(chat.UserMessage{Text: strings.Repeat("long message 日本語 ", 40)})
-	s.happens(chat.AgentText{Text: strings.Repeat("word ", 500) + strings.Repeat("x", 300)})
-	s.happens(chat.AgentThinking{Text: strings.Repeat("hm ", 200)})
-	s.happens(chat.AgentPlan{Tasks: []chat.Task{{Title: strings.Repeat("task ", 40), Status: "done"}}})
-	s.happens(chat.AgentApprovalRequest{RequestID: "p", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t", Params: json.RawMessage(`"` + strings.Repeat("p", 900) + `"`)}}})
+	s := newTestScreen(t)
+	s.apply(chat.UserMessage{Text: strings.Repeat("long message 日本語 ", 40)})
+	s.apply(chat.AgentText{Text: strings.Repeat("word ", 500) + strings.Repeat("x", 300)})
+	s.apply(chat.AgentThinking{Text: strings.Repeat("hm ", 200)})
+	s.apply(chat.AgentPlan{Tasks: []chat.Task{{Title: strings.Repeat("task ", 40), Status: "done"}}})
+	s.apply(chat.AgentApprovalRequest{RequestID: "p", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t", Params: json.RawMessage(`"` + strings.Repeat("p", 900) + `"`)}}})
 	for _, size := range [][2]int{{80, 24}, {40, 16}, {200, 60}, {30, 14}, {40, 10}, {20, 6}, {16, 4}} {
 		s.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
-		s.shows()
+		s.content()
 		s.move(1000)
-		s.shows()
+		s.content()
 		s.move(-2000)
 	}
 }

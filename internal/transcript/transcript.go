@@ -1,11 +1,8 @@
-// Package transcript plays recorded conversations against a server in a test and
-// compares what it says with what it said when they were recorded. A transcript
-// is a txtar file: its parts are steps, and what the server said follows a step
-// as a part with a name of its own. With the flag -update the files are written
-// anew, to be read in review.
+// Package transcript plays recorded conversations against a server in a test and compares the replies with the recorded
+// ones. A transcript is a txtar file: its parts are steps, and the reply of the server follows its step as a part with a
+// name of its own. The flag -update rewrites the files, which are then read in review.
 //
-// Play runs one subtest per file; whether those run side by side is for the
-// caller to say.
+// Play runs one subtest per file; the caller decides whether they run in parallel.
 package transcript
 
 import (
@@ -22,13 +19,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
-// Player takes one step and returns what the server said, "" for nothing. What
-// differs from run to run must have been replaced.
+// Player sends one step and returns the reply of the server, "" for none. Values that differ from run to run must be
+// replaced.
 type Player func(step txtar.File) string
 
 // Play plays the transcripts in testdata. begin is called in each one's subtest,
-// with the comment at the head of the file. reply is the name of the parts that
-// the server said.
+// with the comment at the head of the file. reply is the name of the parts with
+// the replies of the server.
 func Play(t *testing.T, reply string, begin func(t *testing.T, comment string) Player) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -55,7 +52,7 @@ func Play(t *testing.T, reply string, begin func(t *testing.T, comment string) P
 	}
 }
 
-// replay is the archive as it would be recorded now.
+// replay returns the archive with the current replies.
 func replay(recorded *txtar.Archive, reply string, play Player) *txtar.Archive {
 	out := &txtar.Archive{Comment: recorded.Comment}
 	for _, f := range recorded.Files {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-func TestReplay(t *testing.T) {
+func TestReplayRecordsReplies(t *testing.T) {
 	recorded := txtar.Parse([]byte("About.\n-- say --\nhi\n-- server --\nold\n-- wait --\n-- say --\nbye\n"))
 	got := replay(recorded, "server", func(f txtar.File) string {
 		if f.Name != "say" {
@@ -21,7 +21,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-func TestDifference(t *testing.T) {
+func TestDifferenceNamesTheLine(t *testing.T) {
 	if d := difference("a\nb\nc", "a\nx\nc"); !strings.Contains(d, "line 2") || !strings.Contains(d, "want b") || !strings.Contains(d, "got x") {
 		t.Errorf("got %q", d)
 	}

@@ -10,7 +10,7 @@ import (
 // Grace is how long a workstream may take to end after the request.
 const Grace = 60 * time.Second
 
-// The shares of the deadline at which something is said.
+// The shares of the deadline after which an event is due.
 const (
 	firstWarning = 0.75
 	wrapUp       = 0.80
@@ -51,7 +51,7 @@ func runs(w *chat.Workstream) bool {
 	return !w.Ended() && w.DeadlineSeconds > 0 && (!w.Interactive || w.Since != 0)
 }
 
-// at is when a share of the deadline will have passed, if the clock goes on.
+// at is when a share of the deadline will have passed, if the clock does not stop.
 func at(w *chat.Workstream, share float64) chat.At {
 	left := chat.At(share * w.DeadlineSeconds * 1e6)
 	if w.Interactive {
@@ -60,8 +60,7 @@ func at(w *chat.Workstream, share float64) chat.At {
 	return w.LaunchedAt + left
 }
 
-// Deadline is when the workstream will have used up its time, 0 while its clock
-// stands still.
+// Deadline is when the workstream reaches its deadline, 0 while its clock is stopped.
 func Deadline(w *chat.Workstream) chat.At {
 	if !runs(w) {
 		return 0
@@ -69,7 +68,7 @@ func Deadline(w *chat.Workstream) chat.At {
 	return at(w, 1)
 }
 
-// Next is when something is due for the workstream, 0 for never.
+// Next is when the next event is due for the workstream, 0 for never.
 func Next(w *chat.Workstream) chat.At {
 	if w.Ended() {
 		return 0
@@ -100,7 +99,7 @@ func Next(w *chat.Workstream) chat.At {
 	return next
 }
 
-// First is when something is due for any of the workstreams, 0 for never.
+// First is when the next event is due for any of the workstreams, 0 for never.
 func First(st *chat.State) chat.At {
 	var next chat.At
 	for _, w := range st.Workstreams {
@@ -111,8 +110,8 @@ func First(st *chat.State) chat.At {
 	return next
 }
 
-// Due returns what is to be said of the workstream now, in order. What ends it
-// (WorkstreamTimeout, WorkstreamCanceled) stands alone.
+// Due returns the events that are due for the workstream now, in order. An event that ends it (WorkstreamTimeout,
+// WorkstreamCanceled) is the only one.
 func Due(w *chat.Workstream, now chat.At) []chat.Body {
 	if w.Ended() {
 		return nil
@@ -135,7 +134,7 @@ func Due(w *chat.Workstream, now chat.At) []chat.Body {
 	var out []chat.Body
 	warn := 0.0
 	for _, share := range []float64{firstWarning, lastWarning} {
-		// After a long absence only the latest is worth saying.
+		// When both are overdue, only the last one is sent.
 		if w.Warned < share && now >= at(w, share) {
 			warn = share
 		}

@@ -1,18 +1,14 @@
-// Package workstream holds the rules of parallel lines of work: which launches
-// are sound, how the deadline is measured, what is due at a moment, and which
-// commands steer.
+// Package workstream holds the rules of workstreams: which launches are valid, how the deadline is measured, which events
+// are due at a time, and which commands steer.
 //
-// A workstream is launched by a line of work, runs in the background as a line
-// of the same session, and ends in one of four states. Its deadline is 300 s
-// unless said otherwise, between 30 s and 1800 s. When 75 % and 90 % of it have
-// passed the line that launched it is warned, once each; at 80 % the child is
-// told to wrap up; past it the workstream ends as timeout, whatever its agent
-// does. A cancel gives it 60 s to end by itself.
+// A line launches a workstream, which runs in the background as a line of the same session and ends in one of four states.
+// Its deadline is 300 s by default, between 30 s and 1800 s. After 75 % and 90 % of it the line that launched the
+// workstream gets a warning, once each; after 80 % the child gets the directive to wrap up; after 100 % the workstream
+// ends as timeout, whatever its agent does. A canceled workstream has 60 s to end by itself.
 //
-// The clock of a workstream runs from its launch, through pauses and restarts
-// of the server. That of an interactive one runs only while it works.
+// The clock of a workstream runs from its launch, through pauses and restarts of the server. The clock of an interactive
+// one runs only during its turns.
 //
-// Everything here is pure: no I/O, no goroutine, no clock of its own. What is due
-// is a function of the workstream's state and the time, so it can be asked again
-// after a crash and says nothing twice that is in the log.
+// Everything here is pure: no I/O, no goroutine, no clock of its own. Due events are a function of the workstream's state
+// and the time. They can be computed again after a crash; an event that is in the log is not due again.
 package workstream

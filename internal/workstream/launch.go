@@ -20,7 +20,7 @@ const (
 const (
 	MaxDepth   = 3    // a child's child's child; the main line is at 0
 	MaxRunning = 128  // at once in a session
-	MaxTotal   = 1000 // in the life of a session: ids are not reused
+	MaxTotal   = 1000 // ever in one session: ids are not reused
 	MaxText    = 64 << 10
 	MaxTools   = 256
 )
@@ -34,7 +34,7 @@ func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
 	}
 	switch {
 	case l.Instruction == "":
-		return none, chat.Errorf(chat.Invalid, "a workstream needs an instruction: what is it to do?").With("field", "instruction")
+		return none, chat.Errorf(chat.Invalid, "a workstream needs an instruction").With("field", "instruction")
 	case len(l.Instruction) > MaxText:
 		return none, chat.Errorf(chat.TooLarge, "an instruction has at most %d KiB; put more into a file", MaxText>>10).With("field", "instruction")
 	case len(l.Name) > chat.MaxTitle:
@@ -44,7 +44,7 @@ func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
 	case len(l.AllowedTools) > MaxTools:
 		return none, chat.Errorf(chat.TooLarge, "allowed_tools names at most %d tools", MaxTools).With("field", "allowed_tools")
 	case l.Agent == chat.NoAgent:
-		return none, chat.Errorf(chat.Invalid, "a workstream needs an agent that does it").With("field", "agent")
+		return none, chat.Errorf(chat.Invalid, "a workstream needs an agent").With("field", "agent")
 	}
 	for _, tool := range l.AllowedTools {
 		if tool == "" || len(tool) > 256 {
@@ -104,7 +104,7 @@ func CheckLaunch(st *chat.State, parent, id string) error {
 		}
 	}
 	if d := Depth(st, parent) + 1; d > MaxDepth {
-		return chat.Errorf(chat.Denied, "workstreams are at most %d deep; do this in the line that is there", MaxDepth).With("depth", d)
+		return chat.Errorf(chat.Denied, "workstreams are at most %d deep; do this in the current line", MaxDepth).With("depth", d)
 	}
 	running := 0
 	for _, w := range st.Workstreams {
@@ -116,7 +116,7 @@ func CheckLaunch(st *chat.State, parent, id string) error {
 		return chat.Errorf(chat.SlowDown, "%d workstreams run in this session already; let one end first", running)
 	}
 	if len(st.Workstreams) >= MaxTotal {
-		return chat.Errorf(chat.TooLarge, "this session has had %d workstreams, which is the most; begin another session", MaxTotal)
+		return chat.Errorf(chat.TooLarge, "this session has had %d workstreams, the limit; create another session", MaxTotal)
 	}
 	return nil
 }

@@ -89,6 +89,5 @@ func Live(st *chat.State, parent string) []*chat.Workstream {
 	return live
 }
 
-// Merges reports whether the files of the workstream are to appear among those
-// of the line that launched it.
+// Merges reports whether the files of the workstream are merged into those of the line that launched it.
 func Merges(w *chat.Workstream) bool { return w.MergeArtifacts == nil || *w.MergeArtifacts }

@@ -36,7 +36,7 @@ func types(bodies []chat.Body) string {
 	return strings.Join(out, ", ")
 }
 
-func TestWhatIsDue(t *testing.T) {
+func TestDueEvents(t *testing.T) {
 	tests := []struct {
 		name   string
 		at     float64 // share of the deadline
@@ -50,17 +50,17 @@ func TestWhatIsDue(t *testing.T) {
 		{"to wrap up", 0.80, func(w *chat.Workstream) { w.Warned = 0.75 }, "steered wrap_up"},
 		{"told already", 0.85, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.75, true }, ""},
 		{"the last warning", 0.90, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.75, true }, "warning 90"},
-		{"all is said", 0.95, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.9, true }, ""},
+		{"everything was sent", 0.95, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.9, true }, ""},
 		{"the deadline", 1, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.9, true }, "timeout"},
-		{"after an absence, before the last warning", 0.85, nil, "warning 75, steered wrap_up"},
-		{"after an absence, the last warning says it all", 0.95, nil, "warning 90, steered wrap_up"},
-		{"after an absence past the deadline", 7, nil, "timeout"},
+		{"overdue, before the last warning", 0.85, nil, "warning 75, steered wrap_up"},
+		{"overdue, only the last warning", 0.95, nil, "warning 90, steered wrap_up"},
+		{"overdue, past the deadline", 7, nil, "timeout"},
 		{"a pause does not stop the clock", 1, func(w *chat.Workstream) { w.Paused = true }, "timeout"},
 		{"it is ending", 0.95, func(w *chat.Workstream) { w.State, w.CancelBy = chat.WorkCanceling, begin+1000*second }, ""},
 		{"it did not end in its grace", 0.95, func(w *chat.Workstream) { w.State, w.CancelBy = chat.WorkCanceling, begin+94*second }, "canceled"},
 		{"its deadline passes while it is ending", 1, func(w *chat.Workstream) { w.State, w.CancelBy = chat.WorkCanceling, begin+1000*second }, "canceled"},
 		{"it has ended", 2, func(w *chat.Workstream) { w.State, w.EndedAt = chat.WorkCompleted, begin+second }, ""},
-		{"interactive and at rest", 9, func(w *chat.Workstream) { w.Interactive, w.Worked = true, 1000 }, ""},
+		{"interactive and idle", 9, func(w *chat.Workstream) { w.Interactive, w.Worked = true, 1000 }, ""},
 		{"interactive, worked before", 0.5, func(w *chat.Workstream) { w.Interactive, w.Since, w.Worked = true, begin, 30_000 }, "warning 75, steered wrap_up"},
 		{"interactive, used up", 0.5, func(w *chat.Workstream) { w.Interactive, w.Since, w.Worked = true, begin, 50_000 }, "timeout"},
 	}
@@ -75,18 +75,17 @@ func TestWhatIsDue(t *testing.T) {
 				t.Fatalf("due is %q, not %q", got, test.want)
 			}
 			if next := Next(w); test.want != "" && (next == 0 || next > now) || test.want == "" && next != 0 && next <= now {
-				t.Fatalf("the next look is at %d, now is %d, and due is %q", next, now, test.want)
+				t.Fatalf("the next event is due at %d, now is %d, and due is %q", next, now, test.want)
 			}
 		})
 	}
 }
 
-// Whoever looks whenever something is due, however late, sees each fact at most
-// once, in order, and always the end.
-func TestEveryLifeEnds(t *testing.T) {
+// However late due events are collected, each is returned at most once and in order, and the workstream ends.
+func TestEveryWorkstreamEndsAtItsDeadline(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := running(float64(rapid.IntRange(30, 1800).Draw(t, "deadline")))
-		var said []string
+		var events []string
 		for range 20 {
 			next := Next(w)
 			if next == 0 {
@@ -95,9 +94,9 @@ func TestEveryLifeEnds(t *testing.T) {
 			now := next + chat.At(rapid.Int64Range(0, 600_000_000).Draw(t, "late"))
 			due := Due(w, now)
 			if len(due) == 0 {
-				t.Fatalf("nothing is due at %d, the time it was said to be", next)
+				t.Fatalf("nothing is due at %d, the time that Next returned", next)
 			}
-			said = append(said, types(due))
+			events = append(events, types(due))
 			for _, body := range due {
 				switch b := body.(type) {
 				case chat.WorkstreamWarning:
@@ -107,7 +106,7 @@ func TestEveryLifeEnds(t *testing.T) {
 					w.Warned = b.Share
 				case chat.WorkstreamSteered:
 					if w.WrappingUp {
-						t.Fatal("told twice to wrap up")
+						t.Fatal("two directives to wrap up")
 					}
 					w.WrappingUp = true
 				case chat.WorkstreamTimeout:
@@ -116,12 +115,12 @@ func TestEveryLifeEnds(t *testing.T) {
 			}
 		}
 		if w.State != chat.WorkTimeout {
-			t.Fatalf("it never ended: %v", said)
+			t.Fatalf("it never ended: %v", events)
 		}
 	})
 }
 
-func TestTheClock(t *testing.T) {
+func TestClockStopsAtTheEndAndWhileIdle(t *testing.T) {
 	w := running(100)
 	if d := Elapsed(w, begin+25*second); d != 25*time.Second || Share(w, begin+25*second) != 0.25 || Deadline(w) != begin+100*second {
 		t.Fatal(d, Share(w, begin+25*second), Deadline(w))
@@ -131,12 +130,12 @@ func TestTheClock(t *testing.T) {
 	}
 	w.State, w.EndedAt = chat.WorkCompleted, begin+40*second
 	if d := Elapsed(w, begin+500*second); d != 40*time.Second || Deadline(w) != 0 {
-		t.Fatal("the clock goes on after the end", d)
+		t.Fatal("the clock runs after the end", d)
 	}
 	w = running(100)
 	w.Interactive, w.Worked = true, 20_000
 	if d := Elapsed(w, begin+500*second); d != 20*time.Second || Deadline(w) != 0 {
-		t.Fatal("the clock of one at rest goes on", d)
+		t.Fatal("the clock of an idle one runs", d)
 	}
 	w.Since = begin + 500*second
 	if d := Elapsed(w, begin+510*second); d != 30*time.Second || Deadline(w) != begin+580*second {
@@ -144,7 +143,7 @@ func TestTheClock(t *testing.T) {
 	}
 }
 
-func TestLaunches(t *testing.T) {
+func TestLaunchIsChecked(t *testing.T) {
 	long := strings.Repeat("x", MaxText+1)
 	tests := []struct {
 		name string
@@ -156,15 +155,15 @@ func TestLaunches(t *testing.T) {
 		{"the main line's id", chat.Launch{ID: "main", Instruction: "do"}, chat.Invalid},
 		{"a reserved id", chat.Launch{ID: "all", Instruction: "do"}, chat.Invalid},
 		{"an id with a slash", chat.Launch{ID: "a/b", Instruction: "do"}, chat.Invalid},
-		{"nothing to do", chat.Launch{ID: "a"}, chat.Invalid},
-		{"too much to do", chat.Launch{ID: "a", Instruction: long}, chat.TooLarge},
+		{"no instruction", chat.Launch{ID: "a"}, chat.Invalid},
+		{"a long instruction", chat.Launch{ID: "a", Instruction: long}, chat.TooLarge},
 		{"the shortest deadline", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: 30}, ""},
 		{"the longest deadline", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: 1800}, ""},
-		{"too short a deadline", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: 29.9}, chat.Invalid},
-		{"too long a deadline", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: 1801}, chat.Invalid},
+		{"a deadline that is too short", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: 29.9}, chat.Invalid},
+		{"a deadline that is too long", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: 1801}, chat.Invalid},
 		{"a deadline in the past", chat.Launch{ID: "a", Instruction: "do", DeadlineSeconds: -1}, chat.Invalid},
-		{"nobody to do it", chat.Launch{ID: "a", Instruction: "do", Agent: chat.NoAgent}, chat.Invalid},
-		{"a context that is no object", chat.Launch{ID: "a", Instruction: "do", Context: json.RawMessage(`[1]`)}, chat.Invalid},
+		{"no agent", chat.Launch{ID: "a", Instruction: "do", Agent: chat.NoAgent}, chat.Invalid},
+		{"a context that is not an object", chat.Launch{ID: "a", Instruction: "do", Context: json.RawMessage(`[1]`)}, chat.Invalid},
 		{"a tool without a name", chat.Launch{ID: "a", Instruction: "do", AllowedTools: []string{""}}, chat.Invalid},
 	}
 	for _, test := range tests {
@@ -180,7 +179,7 @@ func TestLaunches(t *testing.T) {
 	}
 }
 
-func TestRoom(t *testing.T) {
+func TestLaunchLimits(t *testing.T) {
 	st := &chat.State{}
 	add := func(id, parent, state string) {
 		st.Workstreams = append(st.Workstreams, &chat.Workstream{WorkstreamLaunched: chat.WorkstreamLaunched{ID: id}, Parent: parent, State: state})
@@ -219,7 +218,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-func TestSteering(t *testing.T) {
+func TestDirectivesAreChecked(t *testing.T) {
 	w := running(100)
 	for command, needsText := range map[string]bool{
 		chat.SteerAdd: true, chat.SteerPriority: true, chat.SteerConstraint: true, chat.SteerPause: false, chat.SteerResume: false,
@@ -231,7 +230,7 @@ func TestSteering(t *testing.T) {
 			t.Error(command, "without a text", err)
 		}
 	}
-	for _, command := range []string{"", "dance", chat.SteerWrapUp} {
+	for _, command := range []string{"", "other", chat.SteerWrapUp} {
 		if _, err := Steered(w, chat.Steering{Command: command, Text: "x"}); chat.CodeOf(err) != chat.Invalid {
 			t.Error(command, err)
 		}
@@ -250,14 +249,14 @@ func TestSteering(t *testing.T) {
 	}
 }
 
-func TestProgress(t *testing.T) {
+func TestProgressIsComputedByTheServer(t *testing.T) {
 	w := running(100)
 	w.Iteration = 4
 	p, err := Progressed(w, chat.WorkstreamProgress{ID: "forged", Phase: chat.PhaseTool, Tool: "grep", Share: 0.99, Summary: "forged"}, begin+50*second)
 	if err != nil || p.ID != "w" || p.Share != 0.5 || p.Iteration != 4 || p.Summary != "" {
 		t.Fatalf("%+v %v", p, err)
 	}
-	if _, err := Progressed(w, chat.WorkstreamProgress{Phase: "dreaming"}, begin); chat.CodeOf(err) != chat.Invalid {
+	if _, err := Progressed(w, chat.WorkstreamProgress{Phase: "other"}, begin); chat.CodeOf(err) != chat.Invalid {
 		t.Fatal(err)
 	}
 }

@@ -22,8 +22,8 @@ import (
 // backupPrefix is the prefix of the folder into which a backup copies the store.
 const backupPrefix = "backup-tmp-"
 
-// dropCopies removes the copies of backups that were killed. Otherwise they would keep the text of erased sessions.
-func dropCopies(data string) error {
+// removeBackupCopies removes the copies of backups that were killed. Otherwise they would keep the text of erased sessions.
+func removeBackupCopies(data string) error {
 	entries, err := os.ReadDir(data)
 	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), backupPrefix) {
@@ -120,7 +120,7 @@ type verifyLine struct {
 func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	last := time.Now()
 	var broken error
-	problems, report, err := damage(ctx, p.journal, p.artifacts, p.cfg.Data, func(v journal.VerifyProgress) {
+	problems, report, err := findDamage(ctx, p.journal, p.artifacts, p.cfg.Data, func(v journal.VerifyProgress) {
 		if time.Since(last) > 200*time.Millisecond && broken == nil {
 			last = time.Now()
 			broken = line(verifyLine{Sessions: v.Sessions, Events: v.Events})
@@ -156,21 +156,21 @@ func smallFiles(data string) (problems []string) {
 	return problems
 }
 
-// damage checks the artifacts and a store and lists the problems.
-func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data string, progress func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
+// findDamage checks the artifacts and a store and lists the problems.
+func findDamage(ctx context.Context, j *journal.Journal, files *artifact.Local, data string, progress func(journal.VerifyProgress)) ([]string, journal.VerifyReport, error) {
 	stored, err := files.Verify(ctx)
 	if err != nil {
 		return nil, journal.VerifyReport{}, err
 	}
-	// Artifacts have only the hash of the session id.
-	harmed := map[string]string{}
+	// Artifacts have only the hash of the session id; the journal has the id.
+	names := map[string]string{}
 	for _, d := range stored.Problems {
-		harmed[d.Session] = "with the hash " + d.Session
+		names[d.Session] = "with the hash " + d.Session
 	}
 	report, err := j.Verify(ctx, func(v journal.VerifyProgress) {
-		if len(harmed) > 0 {
-			if hash := artifact.SessionHash(v.Session); harmed[hash] != "" {
-				harmed[hash] = string(v.Session)
+		if len(names) > 0 {
+			if hash := artifact.SessionHash(v.Session); names[hash] != "" {
+				names[hash] = string(v.Session)
 			}
 		}
 		progress(v)
@@ -180,7 +180,7 @@ func damage(ctx context.Context, j *journal.Journal, files *artifact.Local, data
 		problems = append(problems, d.String())
 	}
 	for _, d := range stored.Problems {
-		problems = append(problems, artifactProblem(harmed[d.Session], d))
+		problems = append(problems, artifactProblem(names[d.Session], d))
 	}
 	return append(problems, smallFiles(data)...), report, err
 }
