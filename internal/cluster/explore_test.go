@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // bounds limit how often each fault and each step happens in an exploration.
@@ -22,10 +24,11 @@ type world struct {
 	log     []*Frame
 	transit []*Frame // appended by a node: it may arrive later, after any other frame, or never
 	nodes   [3]node
-	writes  [8]fate // by number of the write
+	writes  [64]fate // by number of the write
 	process uint64  // the last number that a process was given
 
 	t    *testing.T
+	seed uint64
 	last *step
 }
 
@@ -109,7 +112,7 @@ func (w *world) failf(format string, args ...any) {
 		}
 	}
 	slices.Reverse(path)
-	w.t.Fatalf("%s\n%s", strings.Join(path, "\n"), fmt.Sprintf(format, args...))
+	w.t.Fatalf("seed %d\n%s\n%s", w.seed, strings.Join(path, "\n"), fmt.Sprintf(format, args...))
 }
 
 // append puts a frame on its way to the log.
@@ -292,7 +295,7 @@ func (w *world) checkLog() {
 // key identifies a state. Two states with one key have the same future.
 func (w *world) key() uint64 {
 	b := []byte{byte(w.left.writes), byte(w.left.claims), byte(w.left.handovers), byte(w.left.repeats), byte(w.left.crashes)}
-	for _, f := range w.writes {
+	for _, f := range w.writes[:8] {
 		b = append(b, byte(f))
 	}
 	frames := func(list []*Frame) {
@@ -359,6 +362,33 @@ func TestEveryInterleavingKeepsTheCopiesEqual(t *testing.T) {
 		}
 		t.Logf("%+v: %d states", left, len(seen))
 	}
+}
+
+// TestRandomSchedulesKeepTheCopiesEqual goes further than the exhaustive walk, along random paths: always the same ones, or
+// new ones for as long as PARLEY_EXPLORE says (1h). A failure prints its seed.
+func TestRandomSchedulesKeepTheCopiesEqual(t *testing.T) {
+	first := uint64(0)
+	limit, err := time.ParseDuration(os.Getenv("PARLEY_EXPLORE"))
+	if err == nil {
+		first = rand.Uint64()
+	}
+	begin, walks, steps := time.Now(), 0, 0
+	for ; walks < 50 || time.Since(begin) < limit; walks++ {
+		seed := first + uint64(walks)
+		rng := rand.New(rand.NewPCG(seed, 0))
+		w := newWorld(t, bounds{writes: 60, claims: 12, handovers: 6, repeats: 20, crashes: 6})
+		w.seed = seed
+		for {
+			var next []*world
+			w.successors(func(c *world) { next = append(next, c) })
+			if len(next) == 0 {
+				break
+			}
+			w = next[rng.IntN(len(next))]
+			steps++
+		}
+	}
+	t.Logf("%d walks, %d steps in %s", walks, steps, time.Since(begin).Round(time.Second))
 }
 
 func describe(f *Frame) string {
