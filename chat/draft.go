@@ -25,7 +25,7 @@ type Draft struct {
 	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
 	Expect     *Expected
 
-	sent uint64 // the digest of what was sent, where the server has changed the payload since
+	sent uint64 // the digest of what was sent, 0 until it is needed
 }
 
 // Expected is what the sender of a user message saw of its line. When the line
@@ -165,7 +165,8 @@ func (d *Draft) Settle() error {
 	return d.Body.check()
 }
 
-// Digest is equal for two uses of one client id that mean the same, however their payloads are written.
+// Digest is equal for two uses of one client id that mean the same, however their payloads are written. It is computed
+// once: what the server changes in the draft later does not change it.
 func (d *Draft) Digest() uint64 {
 	if d.sent != 0 {
 		return d.sent
@@ -177,7 +178,8 @@ func (d *Draft) Digest() uint64 {
 	h.Write([]byte{0})
 	h.Write(appendCanonical(nil, d.Payload))
 	var sum [32]byte
-	return binary.BigEndian.Uint64(h.Sum(sum[:0]))
+	d.sent = binary.BigEndian.Uint64(h.Sum(sum[:0]))
+	return d.sent
 }
 
 // compact removes white space and makes sure that what is stored is UTF-8.
@@ -243,15 +245,18 @@ func writeText(head, text string) json.RawMessage {
 	return append(append(append(b, head...), text...), `"}`...)
 }
 
-// Rewritten returns d with another payload that stands for the one that was sent. Its digest stays.
+// Rewritten returns d with another payload. Its digest stays.
 func (d Draft) Rewritten(payload json.RawMessage) (Draft, error) {
-	d.sent = d.Digest()
+	d.Digest()
 	d.Payload, d.Body = payload, nil
 	return d, d.Settle()
 }
 
-// WithBody returns d saying body instead, encoded anew.
+// WithBody returns d with another body. Its digest stays if d has a client id.
 func (d Draft) WithBody(body Body) (Draft, error) {
+	if d.ClientID != "" {
+		d.Digest()
+	}
 	d.Body, d.Payload = body, nil
 	return d, d.Settle()
 }

@@ -79,9 +79,6 @@ func Kinds() map[string]Body {
 	return all
 }
 
-// Known reports whether this version knows the type.
-func Known(typ string) bool { _, ok := decoders[typ]; return ok }
-
 // DecodeBody reads the payload of a type. Unknown types give Unknown; unknown
 // fields are ignored; both spellings that x1 has are understood.
 func DecodeBody(typ string, payload json.RawMessage) (Body, error) {

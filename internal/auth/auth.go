@@ -94,13 +94,9 @@ const howTo = "send the header `Authorization: Bearer TOKEN` with a token that t
 // when keys could not be fetched.
 func (a *Auth) Caller(r *http.Request) (chat.Caller, error) { return a.caller(r, false) }
 
-// CallerOrQuery is [Auth.Caller] for routes that also take the token from the
-// query parameter access_token, for clients that cannot set headers (EventSource
-// and WebSocket in browsers). A header comes first.
-func (a *Auth) CallerOrQuery(r *http.Request) (chat.Caller, error) { return a.caller(r, true) }
-
-// Identify finds the caller of a request, with the query parameter if query is true.
-// The context that it returns contains the result for [Auth.Caller], so that a
+// Identify finds the caller of a request. If query is true, it also accepts the query
+// parameter access_token, for clients that cannot set headers (EventSource and WebSocket
+// in browsers); a header comes first. The context that it returns contains the result for [Auth.Caller], so that a
 // credential is checked, and counted when it is wrong, once per request. It also
 // contains the address of the request for [Auth.Authenticate].
 func (a *Auth) Identify(r *http.Request, query bool) (context.Context, chat.Caller, error) {
@@ -212,14 +208,7 @@ func requestOf(ctx context.Context) requestInfo {
 	return v
 }
 
-// With returns a context that carries the caller.
-func With(ctx context.Context, c chat.Caller) context.Context {
-	v := requestOf(ctx)
-	v.caller, v.err, v.decided = c, nil, true
-	return context.WithValue(ctx, requestKey{}, v)
-}
-
-// From returns the caller that [With] or [Auth.Identify] put there.
+// From returns the caller that [Auth.Identify] has found.
 func From(ctx context.Context) (chat.Caller, bool) {
 	v := requestOf(ctx)
 	return v.caller, v.decided && v.err == nil

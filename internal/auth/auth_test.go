@@ -89,19 +89,18 @@ func TestStaticTokens(t *testing.T) {
 			t.Errorf("%s: the message shows the token", name)
 		}
 	}
-	if c, err := a.CallerOrQuery(request("GET", "/?access_token="+aliceToken)); err != nil || c.Actor.ID != "alice" {
+	if _, c, err := a.Identify(request("GET", "/?access_token="+aliceToken), true); err != nil || c.Actor.ID != "alice" {
 		t.Errorf("where the query is allowed: %v, %v", c, err)
 	}
-	if _, err := a.CallerOrQuery(request("GET", "/?access_token="+aliceToken, "Authorization", "Bearer nope")); err == nil {
+	if _, _, err := a.Identify(request("GET", "/?access_token="+aliceToken, "Authorization", "Bearer nope"), true); err == nil {
 		t.Error("a wrong header was overruled by the query")
 	}
 }
 
-func TestContextComesFirst(t *testing.T) {
+func TestCallerIsFoundOncePerRequest(t *testing.T) {
 	a := mustNew(t, tokenOptions())
-	r := request("GET", "/")
-	r = r.WithContext(With(r.Context(), chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "bob"}}))
-	if c, err := a.Caller(r); err != nil || c.Actor.ID != "bob" {
+	ctx, _, _ := a.Identify(request("GET", "/", "Authorization", "Bearer "+aliceToken), false)
+	if c, err := a.Caller(request("GET", "/").WithContext(ctx)); err != nil || c.Actor.ID != "alice" {
 		t.Errorf("%v, %v", c, err)
 	}
 	if _, ok := From(context.Background()); ok {

@@ -342,3 +342,13 @@ func (c *client) same(w *writer) error {
 	}
 	return nil
 }
+
+// blockOf returns an open block.
+func blockOf(h *Hub, id chat.SessionID, block chat.BlockID) (b chat.Block, ok bool) {
+	all := h.Blocks(id)
+	i := slices.IndexFunc(all, func(b chat.Block) bool { return b.ID == block })
+	if i >= 0 {
+		b = all[i]
+	}
+	return b, i >= 0
+}

@@ -139,20 +139,6 @@ func (h *Hub) Blocks(id chat.SessionID) []chat.Block {
 	return t.open.snapshot()
 }
 
-// Block returns one open block without copying its text.
-func (h *Hub) Block(id chat.SessionID, block chat.BlockID) (chat.Block, bool) {
-	t := h.lock(id, false)
-	if t == nil {
-		return chat.Block{}, false
-	}
-	defer t.mu.Unlock()
-	b := t.open.find(block)
-	if b == nil {
-		return chat.Block{}, false
-	}
-	return b.snapshot(), true
-}
-
 // Drop removes a session that was erased. Its readers end with err.
 func (h *Hub) Drop(id chat.SessionID, err error) {
 	if err == nil {

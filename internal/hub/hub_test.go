@@ -224,7 +224,7 @@ func TestBlockThatIsFinishedButNotPublished(t *testing.T) {
 			w.publish(e)
 			synctest.Wait()
 		}
-		if b, _ := h.Block("s", "b2"); b.Text != "stays" {
+		if b, _ := blockOf(h, "s", "b2"); b.Text != "stays" {
 			t.Errorf("b2 is %q", b.Text)
 		}
 		if err := x.c.same(w); err != nil {
@@ -339,7 +339,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 		w.message("one")
 		w.piece("b1", "Hel")
 		h.Restore("s", []chat.Block{{ID: "b1", Kind: chat.TextBlock, Text: "Hel", Ends: []chat.End{{Bytes: 1, At: 7}, {Bytes: 3, At: 9}}}})
-		if b, ok := h.Block("s", "b1"); !ok || b.Text != "Hel" || len(b.Ends) != 2 {
+		if b, ok := blockOf(h, "s", "b1"); !ok || b.Text != "Hel" || len(b.Ends) != 2 {
 			t.Errorf("got %+v", b)
 		}
 		x := watch(t, h, "s", at(0), &lines{})
@@ -348,7 +348,7 @@ func TestBlocksSurviveARestart(t *testing.T) {
 		if err := x.c.same(w); err != nil {
 			t.Error(err)
 		}
-		if _, ok := h.Block("s", "b1"); ok {
+		if _, ok := blockOf(h, "s", "b1"); ok {
 			t.Error("the block is still open")
 		}
 	})
@@ -370,7 +370,7 @@ func TestPiecesThatDoNotContinue(t *testing.T) {
 		put(1, "bcdef") // overlaps
 		put(9, "hole")
 		put(6, strings.Repeat("x", chat.MaxBlock)) // too much
-		if b, _ := h.Block("s", "b1"); b.Text != "abcdef" || x.c.text["b1"] != "abcdef" {
+		if b, _ := blockOf(h, "s", "b1"); b.Text != "abcdef" || x.c.text["b1"] != "abcdef" {
 			t.Errorf("the block is %q, the reader has %q", b.Text, x.c.text["b1"])
 		}
 		if n := h.count.holes.Load(); n != 3 {

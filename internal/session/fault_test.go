@@ -151,7 +151,7 @@ func TestAPreviewThatCannotBeKeptIsNotShown(t *testing.T) {
 	broken := New(&failingPreviews{w.log}, w.hub, w.opt)
 	err := broken.Preview(ctx, bot, id, piece(ref, "b", 1, "y"))
 	w.wantCode(err, chat.Unavailable)
-	if b, _ := w.hub.Block(id, "b"); b.Text != "x" {
+	if b, _ := blockOf(w.hub, id, "b"); b.Text != "x" {
 		t.Fatal(b.Text)
 	}
 }

@@ -345,3 +345,13 @@ func (r *reader) until(ok func() bool) {
 		<-r.moved
 	}
 }
+
+// blockOf returns an open block.
+func blockOf(h *hub.Hub, id chat.SessionID, block chat.BlockID) (b chat.Block, ok bool) {
+	all := h.Blocks(id)
+	i := slices.IndexFunc(all, func(b chat.Block) bool { return b.ID == block })
+	if i >= 0 {
+		b = all[i]
+	}
+	return b, i >= 0
+}

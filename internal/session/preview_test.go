@@ -21,7 +21,7 @@ func TestBlockRules(t *testing.T) {
 	}
 	text := func(want string) {
 		t.Helper()
-		if b, _ := w.hub.Block(id, "b"); b.Text != want {
+		if b, _ := blockOf(w.hub, id, "b"); b.Text != want {
 			t.Fatalf("the block is %q, not %q", b.Text, want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestBlockRules(t *testing.T) {
 		t.Fatal("what was not shown is counted as if it were there", err)
 	}
 	text("Grüße")
-	if _, ok := w.hub.Block(id, "c"); ok {
+	if _, ok := blockOf(w.hub, id, "c"); ok {
 		t.Fatal("a piece of a refused request was shown")
 	}
 	if err := w.Preview(ctx, bot, id, []chat.Preview{p("b", 7, " an"), p("b", 10, " alle"), p("b", 0, "Grüße an")}); err != nil {
@@ -143,14 +143,14 @@ func TestPreviewsSurviveAKill(t *testing.T) {
 	ref := w.turn(id)
 	w.show(ref, "b", 0, "one ")
 	w.show(ref, "b", 4, "two ")
-	before, _ := w.hub.Block(id, "b")
+	before, _ := blockOf(w.hub, id, "b")
 	w.restart()
-	after, _ := w.hub.Block(id, "b")
+	after, _ := blockOf(w.hub, id, "b")
 	if after.Text != "one two " || len(after.Ends) != 2 || after.Ends[1] != before.Ends[1] {
 		t.Fatal(after)
 	}
 	w.show(ref, "b", 8, "three")
-	b, _ := w.hub.Block(id, "b")
+	b, _ := blockOf(w.hub, id, "b")
 	if b.Ends[2].At <= b.Ends[1].At {
 		t.Fatal("a position went back over the restart")
 	}

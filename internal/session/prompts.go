@@ -117,21 +117,14 @@ func errPromptUsed(id string) error {
 // maxPrompts bounds the open prompts of a session.
 const maxPrompts = 100
 
-// enriched adds a draft whose body the server has completed. The digest of its
-// idempotency key is computed from the draft as the client sent it.
+// enriched adds a draft whose body the server has completed.
 func (d *decision) enriched(actor chat.Actor, draft chat.Draft, body chat.Body, turn chat.TurnID) (chat.Event, error) {
-	digest := draft.Digest()
 	full, err := draft.WithBody(body)
 	if err != nil {
 		return chat.Event{}, err
 	}
 	full.Payload = withDialectField(full.Payload, &draft)
-	keys := len(d.keys)
-	e := *d.add(actor, full, turn)
-	if len(d.keys) > keys {
-		d.keys[keys].Digest = digest
-	}
-	return e, nil
+	return *d.add(actor, full, turn), nil
 }
 
 // withDialectField copies the dialect's own fields from the sent draft to a payload.

@@ -207,7 +207,7 @@ func (w *world) act(t *rapid.T, id chat.SessionID) func() {
 	key := rapid.SampledFrom([]string{"", "k1", "k2", "k3"}).Draw(t, "key")
 	// The same ids in every turn, as workers would use them.
 	block := chat.BlockID(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "block"))
-	open, _ := w.hub.Block(id, block)
+	open, _ := blockOf(w.hub, id, block)
 	word := rapid.SampledFrom([]string{"one ", "zwei ", "três ", "四 "}).Draw(t, "word")
 	what := rapid.SampledFrom([]string{"say", "say", "preview", "preview", "preview", "finish", "status", "ask", "answer", "stop", "end", "resume", "take", "array"}).Draw(t, "what")
 	if ref.Turn == "" && (what == "preview" || what == "finish") {

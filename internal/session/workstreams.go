@@ -100,7 +100,7 @@ func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id ch
 type workCommand struct {
 	caller chat.Caller
 	name   string     // of the workstream
-	sent   chat.Draft // the command as sent; the idempotency key has its digest
+	sent   chat.Draft // the command as sent
 	rule   func(d *decision, o *workCommand) error
 
 	draft  chat.Draft  // the event to add, completed by rule
@@ -179,11 +179,7 @@ func (o *workCommand) add(d *decision, body chat.Body) error {
 	if err := d.fits(&full); err != nil {
 		return err
 	}
-	keys := len(d.keys)
 	d.add(o.caller.Actor, full, turn)
-	if len(d.keys) > keys {
-		d.keys[keys].Digest = o.sent.Digest()
-	}
 	return nil
 }
 
