@@ -13,8 +13,8 @@ import (
 const malformed = "_malformed_tool_arguments"
 
 // Object returns the arguments of an earlier call as a JSON object, for providers that
-// accept nothing else. It completes arguments that were cut off. It wraps arguments
-// that are not valid JSON in an object, so that neither the call nor its text is lost.
+// accept nothing else. Other arguments are wrapped in an object, so that neither the
+// call nor its text is lost.
 func Object(arguments string) json.RawMessage {
 	text := strings.TrimSpace(arguments)
 	if text == "" || text == "null" {
@@ -29,8 +29,6 @@ func Object(arguments string) json.RawMessage {
 		if raw, ok := asObject(strings.TrimSpace(inner)); ok {
 			return raw
 		}
-	} else if raw, ok := asObject(complete(escapeControls(text))); ok {
-		return raw
 	}
 	return unread(arguments)
 }
@@ -94,64 +92,4 @@ func escapeControls(text string) string {
 		b.WriteByte(text[i])
 	}
 	return b.String()
-}
-
-// complete closes the strings and brackets that a cut-off JSON text left open. It
-// leaves a text that is malformed in another way unchanged, except for extra commas
-// and brackets at its end, because dropping unreadable text would lose it silently.
-func complete(text string) string {
-	if !strings.HasPrefix(text, "{") {
-		return text
-	}
-	cut, cutOff := len(text), closeAll(text) != text
-	for range 64 { // a cut-off text needs one or two iterations
-		if s := closeAll(text[:cut]); (cutOff || strings.Trim(text[cut:], ",}] \n\r\t") == "") && json.Valid([]byte(s)) {
-			return s
-		}
-		// The last element cannot be completed: part of a key, part of a literal, a
-		// comma. Remove it.
-		next := strings.LastIndexAny(text[:cut], ",{[")
-		if next < 0 {
-			break
-		}
-		if text[next] == ',' || next+1 == cut {
-			cut = next
-		} else {
-			cut = next + 1
-		}
-	}
-	return text
-}
-
-// closeAll appends the missing quote and brackets.
-func closeAll(text string) string {
-	var open []byte
-	quoted, escaped := false, false
-	for i := range len(text) {
-		switch c := text[i]; {
-		case escaped:
-			escaped = false
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{':
-			open = append(open, '}')
-		case c == '[':
-			open = append(open, ']')
-		case (c == '}' || c == ']') && len(open) > 0:
-			open = open[:len(open)-1]
-		}
-	}
-	if escaped {
-		text = text[:len(text)-1]
-	}
-	if quoted {
-		text += `"`
-	}
-	for i := len(open) - 1; i >= 0; i-- {
-		text += string(open[i])
-	}
-	return text
 }

@@ -18,11 +18,8 @@ func FuzzObject(f *testing.F) {
 
 func TestObject(t *testing.T) {
 	for in, want := range map[string]string{
-		"": "{}", "null": "{}", ` {"a": 1} `: `{"a":1}`, `{"a":"b`: `{"a":"b"}`, `{"a":[1,2`: `{"a":[1,2]}`, `{"a":1,"b`: `{"a":1}`, `{"a":1,`: `{"a":1}`,
-		`{"a":tr`: `{}`, `{"a":"x\`: `{"a":"x"}`, `"{\"a\":1}"`: `{"a":1}`, `[1]`: `{"_malformed_tool_arguments":"[1]"}`, `oops`: `{"_malformed_tool_arguments":"oops"}`,
-		`{"n":12345678901234567890}`: `{"n":12345678901234567890}`, `{"a":{"b":"c, d`: `{"a":{"b":"c, d"}}`,
-		"{\"a\":\"one\ntwo\", \"b\":1\n}": `{"a":"one\u000atwo","b":1}`, `{"a":1,}`: `{"a":1}`, `{"a":[1,],}`: `{"a":[1]}`,
-		`{'a':1}`: `{"_malformed_tool_arguments":"{'a':1}"}`, `{"a":1}{"b":2}`: `{"_malformed_tool_arguments":"{\"a\":1}{\"b\":2}"}`,
+		"": "{}", "null": "{}", ` {"a": 1} `: `{"a":1}`, `"{\"a\":1}"`: `{"a":1}`, `[1]`: `{"_malformed_tool_arguments":"[1]"}`, `oops`: `{"_malformed_tool_arguments":"oops"}`,
+		`{"n":12345678901234567890}`: `{"n":12345678901234567890}`, `{"a":"b`: `{"_malformed_tool_arguments":"{\"a\":\"b"}`,
 	} {
 		if got := string(Object(in)); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)

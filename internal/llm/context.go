@@ -203,7 +203,7 @@ func cutPoints(messages []Message) []bool {
 		if m.Role != Assistant && m.Role != Approval {
 			continue
 		}
-		for _, c := range callsOf(m) {
+		for _, c := range m.ToolCalls {
 			list := answers[c.ID]
 			if n, _ := slices.BinarySearch(list, i); n < len(list) {
 				reach = max(reach, list[n])

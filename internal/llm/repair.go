@@ -72,7 +72,7 @@ func (r *repairer) collect() {
 	for i := range r.in {
 		m := &r.in[i]
 		if m.Role == Assistant || m.IsApprovalRequest() {
-			for _, c := range callsOf(m) {
+			for _, c := range m.ToolCalls {
 				r.calls[c.ID] = append(r.calls[c.ID], i)
 			}
 		}
@@ -123,23 +123,18 @@ func (r *repairer) assistant(m *Message, at int) {
 	c := *m
 	c.Role, c.ToolCalls, c.OTID, c.ToolCallID = Assistant, nil, "", ""
 	var returns []ToolReturn
-	renamed := map[string]string{}
-	for _, call := range callsOf(m) {
-		if _, twice := renamed[call.ID]; twice {
+	seen := map[string]bool{}
+	for _, call := range m.ToolCalls {
+		if seen[call.ID] || r.repeats(call) {
 			continue
 		}
-		if r.repeats(call) {
-			renamed[call.ID] = call.ID
-			continue
-		}
+		seen[call.ID] = true
 		ret := r.takeReturn(call, at)
-		id := r.unique(call.ID)
-		renamed[call.ID] = id
-		call.ID, ret.ToolCallID = id, id
+		call.ID = r.unique(call.ID)
+		ret.ToolCallID = call.ID
 		c.ToolCalls = append(c.ToolCalls, call)
 		returns = append(returns, ret)
 	}
-	c.Content = renameParts(m.Content, renamed)
 	if len(c.Content) == 0 && len(c.ToolCalls) == 0 {
 		return
 	}
@@ -153,17 +148,6 @@ func (r *repairer) assistant(m *Message, at int) {
 	if len(returns) > 0 {
 		r.out = append(r.out, toolMessage(&c, returns))
 	}
-}
-
-// callsOf lists the calls of a message, including those that are only in its content.
-func callsOf(m *Message) []ToolCall {
-	calls := m.ToolCalls
-	for _, p := range m.Content {
-		if p, ok := p.(*CallPart); ok && !slices.ContainsFunc(m.ToolCalls, func(c ToolCall) bool { return c.ID == p.ID }) {
-			calls = append(calls[:len(calls):len(calls)], ToolCall{ID: p.ID, Name: p.Name, Arguments: string(p.Input)})
-		}
-	}
-	return calls
 }
 
 // repeats reports whether a call repeats an earlier one: its id was used, and there is
@@ -211,27 +195,6 @@ func (r *repairer) unique(id string) string {
 	return name
 }
 
-// renameParts applies the new call ids to the call parts of the content.
-func renameParts(parts []Part, renamed map[string]string) []Part {
-	out := make([]Part, 0, len(parts))
-	seen := map[string]bool{}
-	for _, p := range parts {
-		if c, ok := p.(*CallPart); ok {
-			if seen[c.ID] {
-				continue
-			}
-			seen[c.ID] = true
-			if id := renamed[c.ID]; id != c.ID {
-				copied := *c
-				copied.ID = id
-				p = &copied
-			}
-		}
-		out = append(out, p)
-	}
-	return out
-}
-
 // follows reports whether the previous message is the assistant message of the request
 // at index at.
 func (r *repairer) follows(at int) bool {
@@ -248,7 +211,7 @@ func (r *repairer) join(c Message, returns []ToolReturn) {
 		n--
 	}
 	a := r.out[n]
-	a.Content = oncePerCall(append(append([]Part{}, a.Content...), c.Content...))
+	a.Content = slices.Concat(a.Content, c.Content)
 	a.ToolCalls = slices.Concat(a.ToolCalls, c.ToolCalls)
 	if a.Model == "" {
 		a.Model = c.Model
@@ -257,20 +220,6 @@ func (r *repairer) join(c Message, returns []ToolReturn) {
 	if returns = slices.Concat(before, returns); len(returns) > 0 {
 		r.out = append(r.out, toolMessage(&a, returns))
 	}
-}
-
-// oncePerCall removes duplicate call parts.
-func oncePerCall(parts []Part) []Part {
-	seen := map[string]bool{}
-	return slices.DeleteFunc(parts, func(p Part) bool {
-		c, ok := p.(*CallPart)
-		if !ok {
-			return false
-		}
-		twice := seen[c.ID]
-		seen[c.ID] = true
-		return twice
-	})
 }
 
 // toolMessage returns the tool message for the calls of an assistant message.

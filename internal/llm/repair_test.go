@@ -80,15 +80,16 @@ func TestRepairExamples(t *testing.T) {
 	}
 }
 
-// A request right after its assistant message that repeats a call results in one call;
-// a second repair changes nothing.
-func TestRepairSaysACallOnce(t *testing.T) {
-	said := func(role Role, calls ...ToolCall) Message {
-		return Message{Role: role, Content: []Part{&CallPart{ID: "c2", Name: "f", Input: json.RawMessage("{}")}}, ToolCalls: calls}
-	}
-	one := ToolCall{ID: "c1", Name: "f", Arguments: "{}"}
-	once := Repair([]Message{said(Assistant, one), said(Approval, one), {Role: User, Content: Texts("q")}})
-	if len(once[0].Content) != 1 || len(once[0].ToolCalls) != 2 {
+// The part that marks the place of a call stays with the call when the approval request
+// is joined with its assistant message; a second repair changes nothing.
+func TestRepairKeepsThePlaceOfACall(t *testing.T) {
+	place := &CallPart{ID: "c1", Name: "f", Input: json.RawMessage("{}"), Signature: "s"}
+	once := Repair([]Message{
+		{Role: Assistant, Content: []Part{place}},
+		{Role: Approval, Content: []Part{}, ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}},
+		{Role: User, Content: Texts("q")},
+	})
+	if len(once) != 3 || len(once[0].Content) != 1 || len(once[0].ToolCalls) != 1 {
 		t.Errorf("%s", dump(once))
 	}
 	if twice := Repair(once); string(dump(once)) != string(dump(twice)) {
