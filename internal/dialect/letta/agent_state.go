@@ -75,7 +75,7 @@ func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *recor
 	f := llm.NewFold(llm.Options{AgentID: rec.ID})
 	f.Apply(&e)
 	for _, m := range f.Messages() {
-		if items := stream.Expand(&m, stream.Form{}); m.IsApprovalRequest() && len(items) > 0 {
+		if items := stream.Expand(&m, false); m.IsApprovalRequest() && len(items) > 0 {
 			return &items[len(items)-1], nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// defaultAgentType is the type of agents that give none. Their text is what they say.
+// defaultAgentType is the type of agents that give none.
 const defaultAgentType = "letta_v1_agent"
 
 // busyKey is the key in an agent's metadata for messages that come while the agent works: queue, steer or interrupt.

@@ -1,13 +1,10 @@
 package letta
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
@@ -19,7 +16,6 @@ type conversation struct {
 	id       string // "" is the agent's default conversation
 	answerer string // the agent of this server that answers
 	queues   bool   // a message may wait while the agent works
-	form     stream.Form
 }
 
 func (cv *conversation) fold() llm.Options {
@@ -54,8 +50,6 @@ func (d *Dialect) conversationOf(ctx context.Context, c chat.Caller, sess *chat.
 	_ = json.Unmarshal(agent.Fields["metadata"], &metadata)
 	policy, _ := busyPolicy(metadata)
 	cv.queues = policy != ""
-	kind := cmp.Or(agent.Text("agent_type"), defaultAgentType)
-	cv.form.Legacy = kind != defaultAgentType && strings.Contains(kind, "memgpt")
 	return cv, nil
 }
 

@@ -18,25 +18,22 @@ import (
 
 // sendBody is the body of a request to send messages. It has either messages or input; all other fields are optional.
 type sendBody struct {
-	Messages          []json.RawMessage `json:"messages"`
-	Input             json.RawMessage   `json:"input"`
-	AgentID           string            `json:"agent_id"`
-	MaxSteps          *int              `json:"max_steps"`
-	Streaming         *bool             `json:"streaming"`
-	StreamTokens      bool              `json:"stream_tokens"`
-	IncludePings      *bool             `json:"include_pings"`
-	Background        bool              `json:"background"`
-	ReturnTypes       []string          `json:"include_return_message_types"`
-	ClientTools       json.RawMessage   `json:"client_tools"`
-	ClientSkills      json.RawMessage   `json:"client_skills"`
-	OverrideModel     string            `json:"override_model"`
-	OverrideSystem    string            `json:"override_system"`
-	System            string            `json:"system"`
-	CompactionWanted  bool              `json:"include_compaction_messages"`
-	CallbackURL       string            `json:"callback_url"`
-	UseAssistant      *bool             `json:"use_assistant_message"`
-	AssistantTool     string            `json:"assistant_message_tool_name"`
-	AssistantArgument string            `json:"assistant_message_tool_kwarg"`
+	Messages         []json.RawMessage `json:"messages"`
+	Input            json.RawMessage   `json:"input"`
+	AgentID          string            `json:"agent_id"`
+	MaxSteps         *int              `json:"max_steps"`
+	Streaming        *bool             `json:"streaming"`
+	StreamTokens     bool              `json:"stream_tokens"`
+	IncludePings     *bool             `json:"include_pings"`
+	Background       bool              `json:"background"`
+	ReturnTypes      []string          `json:"include_return_message_types"`
+	ClientTools      json.RawMessage   `json:"client_tools"`
+	ClientSkills     json.RawMessage   `json:"client_skills"`
+	OverrideModel    string            `json:"override_model"`
+	OverrideSystem   string            `json:"override_system"`
+	System           string            `json:"system"`
+	CompactionWanted bool              `json:"include_compaction_messages"`
+	CallbackURL      string            `json:"callback_url"`
 }
 
 // sendRequest is a checked request to send messages.
@@ -49,7 +46,6 @@ type sendRequest struct {
 	pings    bool
 	kinds    []string // the wanted values of message_type; nil means all
 	model    string   // override_model
-	form     stream.Form
 	agentID  string
 	callback string
 	retry    bool // the client says that it sends the request again
@@ -127,9 +123,6 @@ func (b *sendBody) request(streaming bool) (*sendRequest, error) {
 		options: options{
 			Tokens: b.StreamTokens, Background: b.Background, Compaction: b.CompactionWanted, System: cmp.Or(b.OverrideSystem, b.System),
 			ClientSkills: nonEmpty(b.ClientSkills),
-		},
-		form: stream.Form{
-			Assistant: b.UseAssistant == nil || *b.UseAssistant, Tool: b.AssistantTool, Argument: b.AssistantArgument, Summaries: b.CompactionWanted,
 		},
 	}
 	if b.Streaming != nil {

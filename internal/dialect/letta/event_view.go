@@ -27,7 +27,6 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	cv.form.Assistant = true
 	var started *chat.Event
 	if _, ok := e.Body.(chat.UserMessage); ok {
 		started, err = d.turnOfMessage(ctx, c, e.Session, e.Seq)
@@ -47,7 +46,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		if started != nil {
 			m.RunID = llm.RunID(started.Turn)
 		}
-		frames = appendItems(frames, stream.Expand(&m, cv.form))
+		frames = appendItems(frames, stream.Expand(&m, false))
 	}
 	return frames, nil
 }
@@ -60,7 +59,7 @@ func (d *Dialect) framesInRun(ctx context.Context, c chat.Caller, cv *conversati
 		return nil, err
 	}
 	f := &follower{d: d, caller: c, conv: cv, run: r}
-	feed := stream.NewFeed(&r.Run, cv.form, true, 0, nil)
+	feed := stream.NewFeed(&r.Run, false, true, 0, nil)
 	for fact, err := range d.opt.Sessions.Facts(ctx, c, r.session, chat.Range{After: started.Seq, Before: e.Seq + 1}) {
 		if err != nil {
 			return nil, err
@@ -76,7 +75,7 @@ func (d *Dialect) framesInRun(ctx context.Context, c chat.Caller, cv *conversati
 		}
 		for _, m := range feed.Messages()[known:] {
 			if m.Role == llm.User || m.Role == llm.Summary || m.Role == llm.Approval && !m.IsApprovalRequest() {
-				frames = appendItems(frames, stream.Expand(&m, cv.form))
+				frames = appendItems(frames, stream.Expand(&m, false))
 			}
 		}
 		for i := range items {

@@ -10,17 +10,17 @@ import (
 
 // follower follows the run of one request.
 type follower struct {
-	d       *Dialect
-	caller  chat.Caller
-	conv    *conversation
-	run     *run     // nil while the message waits for its turn
-	message chat.Seq // that message
-	next    chat.Seq // a message that was sent with an answer; its run is followed next; 0: none
-	after   chat.At  // the client has all items up to this position
-	tokens  bool     // show previews
-	pings   bool
-	kinds   []string // the wanted values of message_type; nil means all
-	form    stream.Form
+	d         *Dialect
+	caller    chat.Caller
+	conv      *conversation
+	run       *run     // nil while the message waits for its turn
+	message   chat.Seq // that message
+	next      chat.Seq // a message that was sent with an answer; its run is followed next; 0: none
+	after     chat.At  // the client has all items up to this position
+	tokens    bool     // show previews
+	summaries bool     // show summaries
+	pings     bool
+	kinds     []string // the wanted values of message_type; nil means all
 
 	progress  stream.Progress // of the run
 	earlier   stream.Progress // usage and steps of the runs before
@@ -123,7 +123,7 @@ func (f *follower) follow(ctx context.Context, show func([]stream.Item) error, i
 	if err := f.await(ctx, idle); err != nil {
 		return err
 	}
-	feed := stream.NewFeed(&f.run.Run, f.form, f.tokens, f.after, feedLog{f, ctx})
+	feed := stream.NewFeed(&f.run.Run, f.summaries, f.tokens, f.after, feedLog{f, ctx})
 	from, err := f.resume(ctx, feed)
 	if err != nil {
 		return err

@@ -12,24 +12,11 @@ import (
 )
 
 // items returns a page of messages as clients see them.
-func (l *messageQuery) items(cv *conversation, messages []llm.Message) []stream.Item {
-	form := l.form
-	form.Legacy = cv.form.Legacy
-	if form.Legacy {
-		// HideSpeechReturns needs a call before its return, whatever the order of the list.
-		messages = slices.Clone(messages)
-		if !l.asc {
-			slices.Reverse(messages)
-		}
-		messages = form.HideSpeechReturns(messages)
-		if !l.asc {
-			slices.Reverse(messages)
-		}
-	}
+func (l *messageQuery) items(messages []llm.Message) []stream.Item {
 	out := make([]stream.Item, 0, len(messages))
 	for i := range messages {
 		if l.group == "" || messages[i].GroupID == l.group {
-			out = append(out, stream.Expand(&messages[i], form)...)
+			out = append(out, stream.Expand(&messages[i], l.summaries)...)
 		}
 	}
 	if l.kinds == nil {
@@ -63,7 +50,7 @@ func (d *Dialect) listConversationMessages(r *http.Request, c chat.Caller) (any,
 	if list.backwards() {
 		slices.Reverse(page.Messages)
 	}
-	return list.items(cv, page.Messages), err
+	return list.items(page.Messages), err
 }
 
 // listAgentMessages lists the messages of an agent. As with Letta's server, after means newer and before means older in
@@ -83,8 +70,7 @@ func (d *Dialect) listAgentMessages(r *http.Request, c chat.Caller) (any, error)
 		return nil, err
 	}
 	page, err := d.mergedMessages(ctx, c, conversations, &list)
-	list.asc = true
-	return list.items(conversations[0], page), err
+	return list.items(page), err
 }
 
 // listAllMessages lists the messages of all agents in recent conversations. after means newer and before means older; the
@@ -103,7 +89,7 @@ func (d *Dialect) listAllMessages(r *http.Request, c chat.Caller) (any, error) {
 	if !list.asc {
 		slices.Reverse(page)
 	}
-	return list.items(&conversation{}, page), err
+	return list.items(page), err
 }
 
 // mergedMessages returns a page of messages of several conversations, the oldest first.
@@ -232,5 +218,5 @@ func (d *Dialect) getMessage(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return stream.Expand(m.Message, stream.Form{Legacy: m.form.Legacy, Assistant: true}), nil
+	return stream.Expand(m.Message, false), nil
 }

@@ -51,18 +51,15 @@ func (p *pageQuery) backwards() bool { return p.before != "" && p.after == "" }
 // messageQuery is a pageQuery for messages.
 type messageQuery struct {
 	pageQuery
-	kinds []string // the wanted values of message_type; nil means all
-	group string
-	form  stream.Form
+	kinds     []string // the wanted values of message_type; nil means all
+	group     string
+	summaries bool
 }
 
 func (q query) messages(order string) messageQuery {
 	m := messageQuery{
 		pageQuery: q.page(order, 100), kinds: q.All("include_return_message_types"), group: q.Text("group_id"),
-		form: stream.Form{
-			Assistant: q.Bool("use_assistant_message", true), Tool: q.Text("assistant_message_tool_name"),
-			Argument: q.Text("assistant_message_tool_kwarg"), Summaries: q.Bool("include_compaction_messages", false),
-		},
+		summaries: q.Bool("include_compaction_messages", false),
 	}
 	q.OneOf("order_by", "created_at")
 	for _, kind := range m.kinds {

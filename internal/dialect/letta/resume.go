@@ -37,8 +37,7 @@ func (b *resumeBody) wantsPings() bool { return b.Pings == nil || *b.Pings }
 
 // follower returns a follower of a run from the position that the request names.
 func (b *resumeBody) follower(d *Dialect, c chat.Caller, run *run) *follower {
-	f := &follower{d: d, caller: c, conv: run.conv, run: run, tokens: run.options.Tokens, pings: b.wantsPings(), form: run.conv.form}
-	f.form.Assistant, f.form.Summaries = true, run.options.Compaction
+	f := &follower{d: d, caller: c, conv: run.conv, run: run, tokens: run.options.Tokens, summaries: run.options.Compaction, pings: b.wantsPings()}
 	if b.After != nil {
 		f.after = chat.At(*b.After)
 	}

@@ -35,7 +35,7 @@ func (d *Dialect) listRunMessages(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	page, err := pageOf(messages, &list.pageQuery, messageID, nil)
-	return list.items(run.conv, page), err
+	return list.items(page), err
 }
 
 func messageID(m llm.Message) string { return m.ID }

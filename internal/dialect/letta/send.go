@@ -310,9 +310,8 @@ func (d *Dialect) repeated(ctx context.Context, c chat.Caller, cv *conversation,
 // the run that asked.
 func (d *Dialect) attach(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, e chat.Event) (*follower, error) {
 	f := &follower{
-		d: d, caller: c, conv: cv, message: e.Seq, tokens: req.options.Tokens, pings: req.pings, kinds: req.kinds, form: req.form,
+		d: d, caller: c, conv: cv, message: e.Seq, tokens: req.options.Tokens, summaries: req.options.Compaction, pings: req.pings, kinds: req.kinds,
 	}
-	f.form.Legacy = cv.form.Legacy
 	var started *chat.Event
 	var err error
 	if _, ok := e.Body.(chat.UserMessage); ok {

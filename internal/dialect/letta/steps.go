@@ -182,7 +182,7 @@ func (d *Dialect) listStepMessages(r *http.Request, c chat.Caller) (any, error) 
 		return nil, err
 	}
 	page, err := pageOf(s.messages, &list.pageQuery, messageID, nil)
-	return list.items(s.run.conv, page), err
+	return list.items(page), err
 }
 
 // listSteps lists the steps of an agent's runs, or of the runs in recent conversations.

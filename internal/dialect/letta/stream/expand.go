@@ -10,42 +10,23 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-// Form is what a client can choose about the form of messages.
-type Form struct {
-	Legacy    bool   // a MemGPT agent: its text is its thinking, and it speaks by calling a tool
-	Assistant bool   // calls of that tool are shown as assistant messages
-	Tool      string // the name of that tool; "" means send_message
-	Argument  string // the argument with the text; "" means message
-	Summaries bool   // summaries are shown as summary messages instead of user messages
-}
-
-// speech returns the text of a call of the speaking tool.
-func (f Form) speech(c *llm.ToolCall) (string, bool) {
-	if !f.Legacy || !f.Assistant || c.Name != cmp.Or(f.Tool, "send_message") {
-		return "", false
-	}
-	var args map[string]json.RawMessage
-	var text string
-	ok := json.Unmarshal([]byte(c.Arguments), &args) == nil && json.Unmarshal(args[cmp.Or(f.Argument, "message")], &text) == nil
-	return text, ok
-}
-
-// Expand returns the items of a message. All have the id of the message; their otids differ.
-func Expand(m *llm.Message, f Form) []Item {
+// Expand returns the items of a message. All have the id of the message; their otids differ. With summaries, a summary is
+// a summary message instead of a user message.
+func Expand(m *llm.Message, summaries bool) []Item {
 	it := Item{
 		ID: m.ID, Run: m.RunID, Date: m.CreatedAt, step: m.StepID, sender: m.SenderID, name: m.Name,
 		otid: cmp.Or(m.OTID, otidOf(m.ID, otidOfPerson)),
 	}
 	switch {
 	case m.Role == llm.Assistant, m.IsApprovalRequest():
-		return f.agent(m, it)
+		return agentItems(m, it)
 	case m.Role == llm.Tool:
 		it.Kind, it.returns, it.otid = KindToolReturn, m.ToolReturns, otidOf(m.ID, 0)
 	case m.Role == llm.Approval:
 		it.Kind, it.verdicts = KindApprovalResponse, m.Approvals
 	case m.Role == llm.System:
 		it.Kind, it.text = KindSystem, m.PlainText()
-	case m.Role == llm.Summary && f.Summaries:
+	case m.Role == llm.Summary && summaries:
 		it.Kind, it.text, it.stats = KindSummary, llm.UnpackSummary(m.PlainText()), llm.CompactionOf(m.PlainText())
 	default:
 		it.Kind = KindUser
@@ -56,7 +37,7 @@ func Expand(m *llm.Message, f Form) []Item {
 
 // compaction returns what a stream shows of a summary that was made during its run: an event with the reason, and the summary.
 func compaction(m *llm.Message) []Item {
-	summary := Expand(m, Form{Summaries: true})
+	summary := Expand(m, true)
 	event := Item{Kind: KindEvent, ID: strings.TrimPrefix(m.ID, llm.IDPrefix), Date: m.CreatedAt, stats: summary[0].stats}
 	return append([]Item{event}, summary...)
 }
@@ -65,7 +46,7 @@ func compaction(m *llm.Message) []Item {
 func userContent(parts []llm.Part) (string, []llm.Part) {
 	if len(parts) == 1 {
 		if t, ok := parts[0].(*llm.Text); ok {
-			return unwrap(t.Text), nil
+			return t.Text, nil
 		}
 	}
 	if parts == nil {
@@ -74,24 +55,9 @@ func userContent(parts []llm.Part) (string, []llm.Part) {
 	return "", parts
 }
 
-// unwrap returns the text inside the JSON object that older agents put around a user's text.
-func unwrap(text string) string {
-	if !strings.HasPrefix(text, "{") {
-		return text
-	}
-	var w struct {
-		Type    string  `json:"type"`
-		Message *string `json:"message"`
-	}
-	if json.Unmarshal([]byte(text), &w) == nil && w.Type == "user_message" && w.Message != nil {
-		return *w.Message
-	}
-	return text
-}
-
-// agent returns the items of an agent's message. Neighbouring parts of one kind become one item, and so do neighbouring
+// agentItems returns the items of an agent's message. Neighbouring parts of one kind become one item, and so do neighbouring
 // tool calls.
-func (f Form) agent(m *llm.Message, base Item) (out []Item) {
+func agentItems(m *llm.Message, base Item) (out []Item) {
 	add := func(it Item, merges bool) {
 		if n := len(out) - 1; merges && n >= 0 && out[n].Kind == it.Kind {
 			out[n].join(&it)
@@ -101,7 +67,7 @@ func (f Form) agent(m *llm.Message, base Item) (out []Item) {
 		out = append(out, it)
 	}
 	for _, p := range m.Content {
-		if it, merges, ok := f.part(p, base); ok {
+		if it, merges, ok := partItem(p, base); ok {
 			add(it, merges)
 		}
 	}
@@ -110,8 +76,9 @@ func (f Form) agent(m *llm.Message, base Item) (out []Item) {
 		return append(out, base)
 	}
 	for i := range m.ToolCalls {
-		it, speaks := f.call(m.ToolCalls[i:i+1:i+1], base)
-		add(it, !speaks)
+		it := base
+		it.Kind, it.calls = KindToolCall, m.ToolCalls[i:i+1:i+1]
+		add(it, true)
 	}
 	return out
 }
@@ -124,21 +91,11 @@ func (it *Item) join(next *Item) {
 	it.returns = append(it.returns[:len(it.returns):len(it.returns)], next.returns...)
 }
 
-// call returns the item of one tool call; speaks says that the call is shown as text.
-func (f Form) call(c []llm.ToolCall, it Item) (_ Item, speaks bool) {
-	if it.text, speaks = f.speech(&c[0]); speaks {
-		it.Kind = KindAssistant
-	} else {
-		it.Kind, it.calls = KindToolCall, c
-	}
-	return it, speaks
-}
-
-// part returns the item of one part of an agent's message; merges says that it is joined with a neighbour of its kind.
-func (f Form) part(p llm.Part, it Item) (_ Item, merges, ok bool) {
+// partItem returns the item of one part of an agent's message; merges says that it is joined with a neighbour of its kind.
+func partItem(p llm.Part, it Item) (_ Item, merges, ok bool) {
 	switch p := p.(type) {
 	case *llm.Text:
-		it.Kind, it.text = f.textKind(), p.Text
+		it.Kind, it.text = KindAssistant, p.Text
 		return it, true, p.Text != ""
 	case *llm.Reasoning:
 		it.Kind, it.text, it.signature, it.native = KindReasoning, p.Text, p.Signature, p.Native
@@ -154,43 +111,6 @@ func (f Form) part(p llm.Part, it Item) (_ Item, merges, ok bool) {
 		return it, false, true
 	}
 	return it, false, false
-}
-
-func (f Form) textKind() string {
-	if f.Legacy {
-		return KindReasoning
-	}
-	return KindAssistant
-}
-
-// HideSpeechReturns removes the returns of the speaking tool.
-func (f Form) HideSpeechReturns(list []llm.Message) []llm.Message {
-	if !f.Legacy || !f.Assistant {
-		return list
-	}
-	speech := map[string]bool{}
-	out := make([]llm.Message, 0, len(list))
-	for _, m := range list {
-		for i := range m.ToolCalls {
-			if _, ok := f.speech(&m.ToolCalls[i]); ok {
-				speech[m.ToolCalls[i].ID] = true
-			}
-		}
-		if m.Role == llm.Tool {
-			var left []llm.ToolReturn
-			for _, r := range m.ToolReturns {
-				if !speech[r.ToolCallID] {
-					left = append(left, r)
-				}
-			}
-			if len(left) == 0 {
-				continue
-			}
-			m.ToolReturns = left
-		}
-		out = append(out, m)
-	}
-	return out
 }
 
 // returnText returns the result of a call as text, without the JSON object that models get around it.

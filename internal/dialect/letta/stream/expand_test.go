@@ -42,14 +42,14 @@ func TestExpand(t *testing.T) {
 	}
 	said := func(text string) llm.Part { return &llm.Text{Text: text} }
 	for _, c := range []struct {
-		name string
-		m    llm.Message
-		form Form
-		want string
+		name      string
+		m         llm.Message
+		summaries bool
+		want      string
 	}{
 		{"all there is", llm.Message{Role: llm.Assistant, Content: []llm.Part{
 			reasoning("R1", "S"), reasoning("R2", ""), said("hello "), said("world"), &llm.RedactedReasoning{Data: "D"}, &llm.OmittedReasoning{},
-		}, ToolCalls: []llm.ToolCall{call("a", "{}"), call("b", "{}"), call("c", "{}")}}, Form{}, `
+		}, ToolCalls: []llm.ToolCall{call("a", "{}"), call("b", "{}"), call("c", "{}")}}, false, `
 reasoning_message f80 R1R2/S
 assistant_message f81 hello world
 hidden_reasoning_message f82 D
@@ -57,30 +57,25 @@ hidden_reasoning_message f83
 tool_call_message f84 a b c`},
 		{"a summary of reasoning", llm.Message{Role: llm.Assistant, Content: []llm.Part{
 			&llm.SummarizedReasoning{ID: "r", Summary: []llm.SummaryText{{Text: "one"}, {Text: "two"}}, Encrypted: "E"}, &llm.SummarizedReasoning{ID: "s"}, said("x"),
-		}}, Form{}, "reasoning_message f80 one\n\ntwo/E\nassistant_message f81 x"},
+		}}, false, "reasoning_message f80 one\n\ntwo/E\nassistant_message f81 x"},
 		{"a call among the content is not shown twice", llm.Message{Role: llm.Assistant, Content: []llm.Part{
-			&llm.CallPart{ID: "call-a", Name: "a", Input: json.RawMessage("{}")}}, ToolCalls: []llm.ToolCall{call("a", "{}")}}, Form{}, "tool_call_message f80 a"},
-		{"a person", llm.Message{Role: llm.User, OTID: "otid-abc", Content: llm.Texts("hi")}, Form{}, "user_message abc hi"},
-		{"a person without an otid", llm.Message{Role: llm.User, Content: llm.Texts("hi")}, Form{}, "user_message fff hi"},
-		{"the wrapper of older agents", llm.Message{Role: llm.User, OTID: "abc", Content: llm.Texts(`{"type":"user_message","message":"hi","time":"t"}`)}, Form{}, "user_message abc hi"},
-		{"other JSON stays", llm.Message{Role: llm.User, OTID: "abc", Content: llm.Texts(`{"type":"x","message":"hi"}`)}, Form{}, `user_message abc {"type":"x","message":"hi"}`},
-		{"system", llm.Message{Role: llm.System, OTID: "abc", Content: llm.Texts("be kind")}, Form{}, "system_message abc be kind"},
-		{"a summary is a person's unless asked for", llm.Message{Role: llm.Summary, OTID: "abc", Content: llm.Texts(`{"type":"system_alert","message":"past"}`)}, Form{},
+			&llm.CallPart{ID: "call-a", Name: "a", Input: json.RawMessage("{}")}}, ToolCalls: []llm.ToolCall{call("a", "{}")}}, false, "tool_call_message f80 a"},
+		{"a person", llm.Message{Role: llm.User, OTID: "otid-abc", Content: llm.Texts("hi")}, false, "user_message abc hi"},
+		{"a person without an otid", llm.Message{Role: llm.User, Content: llm.Texts("hi")}, false, "user_message fff hi"},
+		{"a text that is JSON", llm.Message{Role: llm.User, OTID: "abc", Content: llm.Texts(`{"type":"user_message","message":"hi"}`)}, false, `user_message abc {"type":"user_message","message":"hi"}`},
+		{"system", llm.Message{Role: llm.System, OTID: "abc", Content: llm.Texts("be kind")}, false, "system_message abc be kind"},
+		{"a summary is a person's unless asked for", llm.Message{Role: llm.Summary, OTID: "abc", Content: llm.Texts(`{"type":"system_alert","message":"past"}`)}, false,
 			`user_message abc {"type":"system_alert","message":"past"}`},
-		{"a summary", llm.Message{Role: llm.Summary, OTID: "abc", Content: llm.Texts(`{"type":"system_alert","message":"past"}`)}, Form{Summaries: true}, "summary_message abc past"},
+		{"a summary", llm.Message{Role: llm.Summary, OTID: "abc", Content: llm.Texts(`{"type":"system_alert","message":"past"}`)}, true, "summary_message abc past"},
 		{"tools", llm.Message{Role: llm.Tool, ToolReturns: []llm.ToolReturn{
 			{ToolCallID: "a", Status: llm.Success, Text: llm.PackResult(true, json.RawMessage(`{"n": 1}`), time.Time{})}, {ToolCallID: "b", Status: llm.Success, Text: "plain"},
-		}}, Form{}, `tool_return_message f80 {"n":1} plain`},
-		{"a request", llm.Message{Role: llm.Approval, OTID: id, Content: []llm.Part{reasoning("why", "")}, ToolCalls: []llm.ToolCall{call("rm", "{}")}}, Form{},
+		}}, false, `tool_return_message f80 {"n":1} plain`},
+		{"a request", llm.Message{Role: llm.Approval, OTID: id, Content: []llm.Part{reasoning("why", "")}, ToolCalls: []llm.ToolCall{call("rm", "{}")}}, false,
 			"reasoning_message f80 why\napproval_request_message fff rm"},
-		{"an answer", llm.Message{Role: llm.Approval, OTID: "abc", Approvals: []llm.Verdict{&llm.ToolApproval{ToolCallID: "a", Approve: true}}}, Form{}, "approval_response_message abc"},
-		{"legacy: text is thinking, a tool speaks", llm.Message{Role: llm.Assistant, Content: llm.Texts("hmm"), ToolCalls: []llm.ToolCall{
-			call("search", "{}"), call("send_message", `{"message":"hello"}`), call("stop", "{}"),
-		}}, Form{Legacy: true, Assistant: true}, "reasoning_message f80 hmm\ntool_call_message f81 search\nassistant_message f82 hello\ntool_call_message f83 stop"},
-		{"legacy without assistant messages", llm.Message{Role: llm.Assistant, ToolCalls: []llm.ToolCall{call("send_message", `{"message":"hello"}`)}}, Form{Legacy: true}, "tool_call_message f80 send_message"},
+		{"an answer", llm.Message{Role: llm.Approval, OTID: "abc", Approvals: []llm.Verdict{&llm.ToolApproval{ToolCallID: "a", Approve: true}}}, false, "approval_response_message abc"},
 	} {
 		c.m.ID = id
-		if got := lines(Expand(&c.m, c.form)); got != strings.TrimPrefix(c.want, "\n") {
+		if got := lines(Expand(&c.m, c.summaries)); got != strings.TrimPrefix(c.want, "\n") {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}
@@ -91,20 +86,5 @@ func TestOTID(t *testing.T) {
 		if got := otidOf(id, n); got != want {
 			t.Errorf("%d: %s, want %s", n, got, want)
 		}
-	}
-}
-
-func TestReturnsOfTheSpeakingToolAreHidden(t *testing.T) {
-	list := []llm.Message{
-		{ID: id, Role: llm.Assistant, ToolCalls: []llm.ToolCall{call("send_message", `{"message":"hello"}`), call("x", "{}")}},
-		{ID: id, Role: llm.Tool, ToolReturns: []llm.ToolReturn{{ToolCallID: "call-send_message"}}},
-		{ID: id, Role: llm.Tool, ToolReturns: []llm.ToolReturn{{ToolCallID: "call-x", Text: "y"}}},
-	}
-	f := Form{Legacy: true, Assistant: true}
-	if got := f.HideSpeechReturns(list); len(got) != 2 || got[1].ToolReturns[0].ToolCallID != "call-x" {
-		t.Errorf("%v", got)
-	}
-	if got := (Form{}).HideSpeechReturns(list); len(got) != 3 {
-		t.Errorf("%v", got)
 	}
 }

@@ -53,13 +53,13 @@ type Progress struct {
 // names and their positions depend on the log alone, so a client that resumes after the position of its last item misses
 // nothing and gets nothing twice.
 type Feed struct {
-	turn   chat.TurnID
-	run    string
-	fold   *llm.Fold
-	form   Form
-	tokens bool    // show previews; otherwise only whole messages
-	after  chat.At // the client has all items up to this position
-	log    Log     // nil: positions of finished blocks are not looked up
+	turn      chat.TurnID
+	run       string
+	fold      *llm.Fold
+	summaries bool    // show summaries that are made during the run
+	tokens    bool    // show previews; otherwise only whole messages
+	after     chat.At // the client has all items up to this position
+	log       Log     // nil: positions of finished blocks are not looked up
 
 	lastStored  chat.Seq        // the last event when the stream began
 	openPrompts map[string]bool // the prompts that were open when the stream began
@@ -97,9 +97,9 @@ type partName struct {
 }
 
 // NewFeed returns a feed for a client that has all items up to after.
-func NewFeed(r *Run, form Form, tokens bool, after chat.At, log Log) *Feed {
+func NewFeed(r *Run, summaries, tokens bool, after chat.At, log Log) *Feed {
 	f := &Feed{
-		turn: r.Turn, run: r.ID, form: form, tokens: tokens, after: after, log: log, last: r.Started.At,
+		turn: r.Turn, run: r.ID, summaries: summaries, tokens: tokens, after: after, log: log, last: r.Started.At,
 		fold:        llm.NewFold(llm.Options{AgentID: r.AgentID, ConversationID: r.Conversation}),
 		openPrompts: map[string]bool{}, blockBytes: map[chat.BlockID]int{}, blockNames: map[chat.BlockID]partName{},
 		running: map[string]bool{}, steps: map[string]bool{},
@@ -161,7 +161,7 @@ func (f *Feed) preview(p *chat.Preview) {
 		return
 	}
 	f.blockBytes[p.Block] = p.End
-	it := Item{Kind: f.form.textKind(), text: p.Text[have-p.Offset:], Date: f.at.Time()}
+	it := Item{Kind: KindAssistant, text: p.Text[have-p.Offset:], Date: f.at.Time()}
 	if p.Kind == chat.ThinkingBlock {
 		it.Kind, it.native = KindReasoning, true
 	}
@@ -286,7 +286,7 @@ func (f *Feed) added(m *llm.Message, e *chat.Event) error {
 		f.request(m, base)
 	case m.Role == llm.Tool:
 		f.returned(m, base)
-	case m.Role == llm.Summary && f.form.Summaries:
+	case m.Role == llm.Summary && f.summaries:
 		for _, it := range compaction(m) {
 			f.show(it)
 		}
@@ -296,7 +296,7 @@ func (f *Feed) added(m *llm.Message, e *chat.Event) error {
 
 // part shows a part of the agent's message. The client may have the beginning of a block.
 func (f *Feed) part(p llm.Part, base Item, e *chat.Event) error {
-	it, merges, ok := f.form.part(p, base)
+	it, merges, ok := partItem(p, base)
 	if !ok {
 		return nil
 	}

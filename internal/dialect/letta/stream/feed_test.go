@@ -72,7 +72,7 @@ func TestLateStreamOfASignatureAfterTheNextText(t *testing.T) {
 		{2900, []string{`reasoning_message "" "S" at 3000`}},
 		{3000, nil},
 	} {
-		f := NewFeed(&Run{ID: llm.RunID(turn), Turn: turn, Started: started}, Form{}, true, c.after, log)
+		f := NewFeed(&Run{ID: llm.RunID(turn), Turn: turn, Started: started}, false, true, c.after, log)
 		f.lastStored = 4
 		if got := take(t, f, thought, said); !slices.Equal(got, c.want) {
 			t.Errorf("after %d: got  %q\nwant %q", c.after, got, c.want)
@@ -88,7 +88,7 @@ func TestLateStreamOfALaunchInTheMiddleOfAText(t *testing.T) {
 	launched := event(3, chat.WorkstreamLaunched{ID: "w1", Task: "dig"})
 	said := event(5, chat.AgentText{Block: "b2-1", Text: "I look, and wait."})
 	log := fakeLog{[]chat.Event{said}, map[chat.Seq][]chat.End{5: {{Bytes: 2, At: 2500}, {Bytes: 8, At: 2900}, {Bytes: 17, At: 4500}}}}
-	f := NewFeed(&Run{ID: llm.RunID(turn), Turn: turn, Started: started}, Form{}, true, 0, log)
+	f := NewFeed(&Run{ID: llm.RunID(turn), Turn: turn, Started: started}, false, true, 0, log)
 	want := []string{
 		`assistant_message "I look, " "" at 2900`,
 		`system_message "Workstream w1 was launched: dig" "" at 3000`,

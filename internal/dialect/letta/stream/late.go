@@ -51,7 +51,7 @@ func (f *Feed) workstream(m *llm.Message, e *chat.Event) error {
 	if f.held != nil && len(f.held.calls)+len(f.held.returns) == 0 {
 		f.flush() // held calls and returns wait for the rest of theirs
 	}
-	for _, it := range Expand(m, f.form) {
+	for _, it := range Expand(m, f.summaries) {
 		f.show(it)
 	}
 	return nil

@@ -10,13 +10,14 @@ import (
 // call shows one tool call. With tokens each call is an item, as a delta; otherwise the calls of a message are one item.
 func (f *Feed) call(c []llm.ToolCall, base Item) {
 	f.running[c[0].ID] = true
-	it, speaks := f.form.call(c, base)
-	it.otid = otidOf(it.ID, f.unit(it.ID, it.Kind, !speaks))
+	it := base
+	it.Kind, it.calls = KindToolCall, c
+	it.otid = otidOf(it.ID, f.unit(it.ID, it.Kind, true))
 	if !f.tokens {
-		f.hold(it, !speaks)
+		f.hold(it, true)
 		return
 	}
-	it.Delta = !speaks
+	it.Delta = true
 	f.flush()
 	f.show(it)
 }
