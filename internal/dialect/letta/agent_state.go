@@ -1,8 +1,6 @@
 package letta
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -17,7 +15,7 @@ import (
 const contextWindow = 128000
 
 // agentState is an agent as clients see it.
-func (d *Dialect) agentState(ctx context.Context, c chat.Caller, records *record.Set, rec *record.Record, include []string) (map[string]any, error) {
+func (q *request) agentState(rec *record.Record, include []string) (map[string]any, error) {
 	s := map[string]any{
 		"agent_type": defaultAgentType, "system": "", "tags": []string{}, "tools": []any{}, "sources": []any{}, "identity_ids": []string{},
 		"metadata": nil, "description": nil, "message_ids": []string{}, "secrets": []any{}, "tool_exec_environment_variables": []any{},
@@ -44,14 +42,14 @@ func (d *Dialect) agentState(ctx context.Context, c chat.Caller, records *record
 	}
 	identities := []any{}
 	for _, id := range rec.Texts("identity_ids") {
-		if identity := records.Get(kindIdentity, id); identity != nil {
+		if identity := q.records.Get(kindIdentity, id); identity != nil {
 			identities = append(identities, identityState(identity))
 		}
 	}
 	s["identities"] = identities
 	if slices.Contains(include, "agent.pending_approval") {
 		var err error
-		if s["pending_approval"], err = d.pendingApproval(ctx, c, rec); err != nil {
+		if s["pending_approval"], err = q.pendingApproval(rec); err != nil {
 			return nil, err
 		}
 	}
@@ -59,8 +57,8 @@ func (d *Dialect) agentState(ctx context.Context, c chat.Caller, records *record
 }
 
 // pendingApproval returns the approval request that is open in an agent's default conversation, nil when there is none.
-func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *record.Record) (any, error) {
-	st, err := d.opt.Sessions.State(ctx, c, chat.SessionID(rec.ID))
+func (q *request) pendingApproval(rec *record.Record) (any, error) {
+	st, err := q.opt.Sessions.State(q.ctx, q.caller, chat.SessionID(rec.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +66,7 @@ func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *recor
 	if p == nil {
 		return nil, nil
 	}
-	e, err := d.event(ctx, c, chat.SessionID(rec.ID), p.Seq)
+	e, err := q.event(chat.SessionID(rec.ID), p.Seq)
 	if err != nil {
 		return nil, err
 	}
@@ -82,35 +80,24 @@ func (d *Dialect) pendingApproval(ctx context.Context, c chat.Caller, rec *recor
 	return nil, nil
 }
 
-func (d *Dialect) listAgents(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
+func (q *request) listAgents() (any, error) {
 	page := q.page("desc", 50)
 	if q.Text("order") == "" {
 		page.asc = q.Bool("ascending", false)
 	}
 	tags, allTags := q.All("tags"), q.Bool("match_all_tags", false)
 	name, text, identity, keys := q.Text("name"), q.Text("query_text"), q.Text("identity_id"), q.All("identifier_keys")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	records, err := d.recordsOf(r.Context(), c)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pageOfRecords(records.List(kindAgent), &page, func(rec *record.Record) (bool, error) {
+	found, err := pageOfRecords(q.records.List(kindAgent), &page, func(rec *record.Record) (bool, error) {
 		if name != "" && rec.Text("name") != name || !containsFold(rec.Text("name"), text) || !hasTags(rec.Texts("tags"), tags, allTags) ||
-			identity != "" && !slices.Contains(rec.Texts("identity_ids"), identity) || !hasIdentityKey(records, rec, keys) {
+			identity != "" && !slices.Contains(rec.Texts("identity_ids"), identity) || !q.hasIdentityKey(rec, keys) {
 			return false, nil
 		}
-		_, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
-		if absent(err) {
-			return false, nil
-		}
-		return err == nil, err
+		sess, err := q.session(rec.ID)
+		return sess != nil, err
 	})
 	out := make([]any, len(found))
 	for i, rec := range found {
-		if out[i], err = d.agentState(r.Context(), c, records, rec, q.All("include")); err != nil {
+		if out[i], err = q.agentState(rec, q.All("include")); err != nil {
 			return nil, err
 		}
 	}
@@ -131,9 +118,9 @@ func hasTags(have, want []string, all bool) bool {
 }
 
 // hasIdentityKey reports whether an agent is attached to an identity with one of the keys.
-func hasIdentityKey(records *record.Set, rec *record.Record, keys []string) bool {
+func (q *request) hasIdentityKey(rec *record.Record, keys []string) bool {
 	return len(keys) == 0 || slices.ContainsFunc(rec.Texts("identity_ids"), func(id string) bool {
-		identity := records.Get(kindIdentity, id)
+		identity := q.records.Get(kindIdentity, id)
 		return identity != nil && slices.Contains(keys, identity.Text("identifier_key"))
 	})
 }
@@ -182,15 +169,15 @@ func pageOf[T any](list []T, p *pageQuery, id func(T) string, fits func(T) (bool
 	return out, nil
 }
 
-// pageOfRecords returns a page of records.
+// pageOfRecords returns a page of q.records.
 func pageOfRecords(list []*record.Record, p *pageQuery, fits func(*record.Record) (bool, error)) ([]*record.Record, error) {
 	return pageOf(list, p, func(r *record.Record) string { return r.ID }, fits)
 }
 
 // listModels lists the agents of this server as models.
-func (d *Dialect) listModels(_ *http.Request, c chat.Caller) (any, error) {
+func (q *request) listModels() (any, error) {
 	out := []any{}
-	for _, name := range d.opt.Agents(c.In()) {
+	for _, name := range q.opt.Agents(q.caller.In()) {
 		out = append(out, map[string]any{
 			"model": name, "name": name, "display_name": name, "handle": "parley/" + name, "model_endpoint_type": "openai", "model_type": "llm",
 			"provider_type": "openai", "provider_name": "parley", "provider_category": "base",

@@ -2,9 +2,7 @@ package letta
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -50,8 +48,8 @@ type modelConfig struct {
 }
 
 // readAgent reads the body of a request that creates or changes an agent, and the fields to store.
-func (d *Dialect) readAgent(r *http.Request) (b agentBody, fields map[string]json.RawMessage, err error) {
-	if fields, err = d.readFields(r, &b, keptFields); err != nil {
+func (q *request) readAgent() (b agentBody, fields map[string]json.RawMessage, err error) {
+	if fields, err = q.readFields(&b, keptFields); err != nil {
 		return b, nil, err
 	}
 	if b.Name != nil && (*b.Name == "" || len(*b.Name) > 255) {
@@ -67,22 +65,22 @@ func (d *Dialect) readAgent(r *http.Request) (b agentBody, fields map[string]jso
 }
 
 // answererOf returns the agent of this server for a new agent's model, and the model's handle.
-func (d *Dialect) answererOf(c chat.Caller, b *agentBody) (name, handle string, err error) {
-	handle = "parley/" + d.opt.Agent()
+func (q *request) answererOf(b *agentBody) (name, handle string, err error) {
+	handle = "parley/" + q.opt.Agent()
 	switch {
 	case b.Model != nil && *b.Model != "":
 		handle = *b.Model
 	case b.Config != nil:
 		handle = cmp.Or(b.Config.Handle, b.Config.Model, handle)
 	}
-	name, err = d.answererNamed(c, handle)
+	name, err = q.answererNamed(handle)
 	return name, handle, err
 }
 
 // answererNamed returns the agent of this server for a model's handle.
-func (d *Dialect) answererNamed(c chat.Caller, handle string) (string, error) {
-	names := d.opt.Agents(c.In())
-	for _, name := range []string{d.opt.Models[handle], handle, strings.TrimPrefix(handle, "parley/"), handle[strings.IndexByte(handle, '/')+1:], d.opt.Models["*"]} {
+func (q *request) answererNamed(handle string) (string, error) {
+	names := q.opt.Agents(q.caller.In())
+	for _, name := range []string{q.opt.Models[handle], handle, strings.TrimPrefix(handle, "parley/"), handle[strings.IndexByte(handle, '/')+1:], q.opt.Models["*"]} {
 		if slices.Contains(names, name) {
 			return name, nil
 		}
@@ -106,13 +104,12 @@ func busyPolicy(metadata map[string]any) (chat.Policy, error) {
 	return "", malformed("metadata: %s is one of reject, queue, steer, interrupt", busyKey)
 }
 
-func (d *Dialect) createAgent(r *http.Request, c chat.Caller) (any, error) {
-	ctx := r.Context()
-	body, fields, err := d.readAgent(r)
+func (q *request) createAgent() (any, error) {
+	body, fields, err := q.readAgent()
 	if err != nil {
 		return nil, err
 	}
-	answerer, handle, err := d.answererOf(c, &body)
+	answerer, handle, err := q.answererOf(&body)
 	if err != nil {
 		return nil, err
 	}
@@ -124,25 +121,21 @@ func (d *Dialect) createAgent(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rec := record.Record{Kind: kindAgent, ID: "agent-" + newUUID(), Owner: c.Actor, Fields: fields}
+	rec := record.Record{Kind: kindAgent, ID: "agent-" + newUUID(), Owner: q.caller.Actor, Fields: fields}
 	name := "agent " + rec.ID[len("agent-"):][:8]
 	if body.Name != nil {
 		name = *body.Name
 	}
 	fields["name"], fields["model"] = quote(name), quote(handle)
-	records, err := d.recordsOf(ctx, c)
-	if err != nil {
-		return nil, err
-	}
 	// The session comes first, so that every agent in a list has one.
-	if err := d.createSession(ctx, c, chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: policy}, rec.ID, messages); err != nil {
+	if err := q.createSession(chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: policy}, rec.ID, messages); err != nil {
 		return nil, err
 	}
-	made, err := records.Put(ctx, rec)
+	made, err := q.records.Put(q.ctx, rec)
 	if err != nil {
-		return nil, errors.Join(err, records.Erase(ctx, chat.SessionID(rec.ID)))
+		return nil, errors.Join(err, q.records.Erase(q.ctx, chat.SessionID(rec.ID)))
 	}
-	return d.agentState(ctx, c, records, made, nil)
+	return q.agentState(made, nil)
 }
 
 // title shortens a text to a session's title.
@@ -159,15 +152,15 @@ func sessionMetadata(agentID string) json.RawMessage {
 }
 
 // createSession creates the session of a conversation with its first messages.
-func (d *Dialect) createSession(ctx context.Context, c chat.Caller, n chat.NewSession, agentID string, messages []chat.Draft) error {
+func (q *request) createSession(n chat.NewSession, agentID string, messages []chat.Draft) error {
 	n.Metadata = sessionMetadata(agentID)
-	if _, _, err := d.opt.Sessions.Create(ctx, c, n); err != nil {
+	if _, _, err := q.opt.Sessions.Create(q.ctx, q.caller, n); err != nil {
 		return err
 	}
 	if len(messages) == 0 {
 		return nil
 	}
-	_, err := d.opt.Sessions.Append(ctx, c, n.ID, messages)
+	_, err := q.opt.Sessions.Append(q.ctx, q.caller, n.ID, messages)
 	return err
 }
 
@@ -191,52 +184,30 @@ func initialMessages(b *agentBody) ([]chat.Draft, error) {
 }
 
 // findAgent returns an agent that the caller may see, and the session of its default conversation.
-func (d *Dialect) findAgent(ctx context.Context, c chat.Caller, id string) (*record.Set, *record.Record, *chat.Session, error) {
-	records, err := d.recordsOf(ctx, c)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	rec := records.Get(kindAgent, id)
+func (q *request) findAgent(id string) (*record.Record, *chat.Session, error) {
+	rec := q.records.Get(kindAgent, id)
 	if rec == nil {
-		return records, nil, nil, errNotFound("agent", id)
+		return nil, nil, errNotFound("agent", id)
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(id))
+	sess, err := q.opt.Sessions.Get(q.ctx, q.caller, chat.SessionID(id))
 	if chat.CodeOf(err) == chat.NotFound {
 		err = errNotFound("agent", id)
 	}
-	return records, rec, &sess, err
+	return rec, &sess, err
 }
 
-// ownAgent returns an agent that the caller may change.
-func (d *Dialect) ownAgent(ctx context.Context, c chat.Caller, id string) (*record.Set, *record.Record, error) {
-	records, rec, sess, err := d.findAgent(ctx, c, id)
-	if err == nil {
-		err = c.May(sess, chat.Owner)
-	}
-	return records, rec, err
-}
-
-func (d *Dialect) getAgent(r *http.Request, c chat.Caller) (any, error) {
-	records, rec, sess, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
+func (q *request) getAgent(rec *record.Record, sess *chat.Session) (any, error) {
+	state, err := q.agentState(rec, q.All("include"))
 	if err != nil {
 		return nil, err
 	}
-	state, err := d.agentState(r.Context(), c, records, rec, r.URL.Query()["include"])
-	if err != nil {
-		return nil, err
-	}
-	ids, err := d.recent(r.Context(), c, sess)
+	ids, err := q.recent(sess)
 	state["message_ids"], state["in_context_message_ids"] = ids, ids
 	return state, err
 }
 
-func (d *Dialect) updateAgent(r *http.Request, c chat.Caller) (any, error) {
-	ctx := r.Context()
-	body, fields, err := d.readAgent(r)
-	if err != nil {
-		return nil, err
-	}
-	records, rec, err := d.ownAgent(ctx, c, r.PathValue("agent"))
+func (q *request) updateAgent(rec *record.Record) (any, error) {
+	body, fields, err := q.readAgent()
 	if err != nil {
 		return nil, err
 	}
@@ -246,7 +217,7 @@ func (d *Dialect) updateAgent(r *http.Request, c chat.Caller) (any, error) {
 		u.Title = &name
 	}
 	if body.Model != nil || body.Config != nil {
-		answerer, handle, err := d.answererOf(c, &body)
+		answerer, handle, err := q.answererOf(&body)
 		if err != nil {
 			return nil, err
 		}
@@ -262,28 +233,28 @@ func (d *Dialect) updateAgent(r *http.Request, c chat.Caller) (any, error) {
 		u.Policy = &policy
 	}
 	if u.Title != nil || u.Agent != nil || u.Policy != nil {
-		if _, err := d.opt.Sessions.Update(ctx, c, chat.SessionID(rec.ID), u); err != nil {
+		if _, err := q.opt.Sessions.Update(q.ctx, q.caller, chat.SessionID(rec.ID), u); err != nil {
 			return nil, err
 		}
 	}
 	if u.Agent != nil {
-		if err := d.reassign(ctx, c, records, rec.ID, *u.Agent); err != nil {
+		if err := q.reassign(rec.ID, *u.Agent); err != nil {
 			return nil, err
 		}
 	}
-	if rec, err = records.SetFields(ctx, rec, fields); err != nil {
+	if rec, err = q.records.SetFields(q.ctx, rec, fields); err != nil {
 		return nil, err
 	}
-	return d.agentState(ctx, c, records, rec, nil)
+	return q.agentState(rec, nil)
 }
 
 // reassign sets the answering agent of an agent's conversations, except of those with a model of their own.
-func (d *Dialect) reassign(ctx context.Context, c chat.Caller, records *record.Set, agentID, answerer string) error {
-	for _, rec := range records.List(kindConversation) {
+func (q *request) reassign(agentID, answerer string) error {
+	for _, rec := range q.records.List(kindConversation) {
 		if rec.Text("agent_id") != agentID || rec.Text("model") != "" {
 			continue
 		}
-		_, err := d.opt.Sessions.Update(ctx, c, chat.SessionID(rec.ID), chat.SessionUpdated{Agent: &answerer})
+		_, err := q.opt.Sessions.Update(q.ctx, q.caller, chat.SessionID(rec.ID), chat.SessionUpdated{Agent: &answerer})
 		if err != nil && !absent(err) {
 			return err
 		}
@@ -292,13 +263,18 @@ func (d *Dialect) reassign(ctx context.Context, c chat.Caller, records *record.S
 }
 
 // deleteAgent erases an agent and its conversations. Conversations of others with the agent stay.
-func (d *Dialect) deleteAgent(r *http.Request, c chat.Caller) (any, error) {
-	id := r.PathValue("agent")
-	records, _, err := d.ownAgent(r.Context(), c, id)
-	if err != nil && (records == nil || !records.Deleting(kindAgent, id)) { // a deletion that was not finished can be repeated
-		return nil, err
+func (q *request) deleteAgent() (any, error) {
+	id := q.PathValue("agent")
+	if !q.records.Deleting(kindAgent, id) { // a deletion that was not finished can be repeated
+		_, sess, err := q.findAgent(id)
+		if err == nil {
+			err = q.caller.May(sess, chat.Owner)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err := records.Delete(r.Context(), id, c.Actor); err != nil {
+	if err := q.records.Delete(q.ctx, id, q.caller.Actor); err != nil {
 		return nil, err
 	}
 	return map[string]string{"message": "Agent " + id + " was deleted with its messages."}, nil

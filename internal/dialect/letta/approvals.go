@@ -3,7 +3,6 @@ package letta
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"slices"
 	"strings"
 
@@ -49,33 +48,33 @@ func errPendingApproval(p *chat.Prompt, st *chat.State) error {
 }
 
 // decide answers an approval request.
-func (d *Dialect) decide(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, st *chat.State) (*follower, error) {
+func (q *request) decide(cv *conversation, req *sendRequest, st *chat.State) (*follower, error) {
 	p := openApproval(st)
 	if p == nil {
-		return d.decideLate(ctx, c, cv, req)
+		return q.decideLate(cv, req)
 	}
 	decisions, err := req.approval.decisions(p, promptMessage(st, p))
 	if err != nil {
 		// It may be a repeated answer to an earlier request.
-		e, findErr := d.sentWith(ctx, c, cv, req.approval.otid)
+		e, findErr := q.sentWith(cv, req.approval.otid)
 		if findErr != nil {
 			return nil, findErr
 		}
 		if e == nil {
 			return nil, err
 		}
-		return d.attachAnswer(ctx, c, cv, req, *e)
+		return q.attachAnswer(cv, req, *e)
 	}
 	// Messages after the answer wait until the run has ended. They are stored in the same commit as the answer.
 	drafts := []chat.Draft{chat.NewDraft(chat.UserApprovalResponse{RequestID: p.RequestID, Decisions: decisions}).As(req.approval.otid)}
 	if len(req.messages) > 0 {
-		more, err := d.drafts(ctx, c, cv, req)
+		more, err := q.drafts(cv, req)
 		if err != nil {
 			return nil, err
 		}
 		drafts = append(drafts, more...)
 	}
-	events, err := d.opt.Sessions.Append(ctx, c, cv.session, drafts)
+	events, err := q.opt.Sessions.Append(q.ctx, q.caller, cv.session, drafts)
 	if err != nil {
 		e := chat.Public(err)
 		if i := e.Draft(); i > 0 {
@@ -86,7 +85,7 @@ func (d *Dialect) decide(ctx context.Context, c chat.Caller, cv *conversation, r
 		}
 		return nil, err
 	}
-	return d.attachAnswer(ctx, c, cv, req, events[0])
+	return q.attachAnswer(cv, req, events[0])
 }
 
 // noApproval is the text of Letta's server for an answer without an open approval request.
@@ -94,13 +93,13 @@ const noApproval = "No tool call is currently awaiting approval"
 
 // attachAnswer returns a follower of the run that an answer continues, and then of the run of the message that was sent
 // with the answer.
-func (d *Dialect) attachAnswer(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, answer chat.Event) (*follower, error) {
-	f, err := d.attach(ctx, c, cv, req, answer)
+func (q *request) attachAnswer(cv *conversation, req *sendRequest, answer chat.Event) (*follower, error) {
+	f, err := q.attach(cv, req, answer)
 	n := len(req.messages)
 	if err != nil || n == 0 || answer.Type != (chat.UserApprovalResponse{}).Type() {
 		return f, err
 	}
-	e, err := d.event(ctx, c, cv.session, answer.Seq+chat.Seq(n))
+	e, err := q.event(cv.session, answer.Seq+chat.Seq(n))
 	if err != nil {
 		return nil, err
 	}
@@ -166,27 +165,27 @@ func decision(v llm.Verdict, id string) chat.Decision {
 
 // decideLate handles an answer when no approval request is open. The same answer again continues the response; any other
 // answer is refused with the outcome of the request.
-func (d *Dialect) decideLate(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest) (*follower, error) {
-	e, err := d.sentWith(ctx, c, cv, req.approval.otid)
+func (q *request) decideLate(cv *conversation, req *sendRequest) (*follower, error) {
+	e, err := q.sentWith(cv, req.approval.otid)
 	if err != nil {
 		return nil, err
 	}
 	if e != nil {
-		return d.attachAnswer(ctx, c, cv, req, *e)
+		return q.attachAnswer(cv, req, *e)
 	}
 	ids := []string{req.approval.request}
 	for _, v := range req.approval.verdicts {
 		ids = append(ids, v.CallID())
 	}
-	if e, err = d.approvalEnd(ctx, c, cv, ids); err != nil {
+	if e, err = q.approvalEnd(cv, ids); err != nil {
 		return nil, err
 	}
 	if e == nil {
 		return nil, chat.Errorf(chat.Invalid, noApproval+".")
 	}
 	b, ok := e.Body.(chat.UserApprovalResponse)
-	if ok && req.retry && e.Actor.Same(c.Actor) && req.approval.same(b) {
-		return d.attachAnswer(ctx, c, cv, req, *e)
+	if ok && req.retry && e.Actor.Same(q.caller.Actor) && req.approval.same(b) {
+		return q.attachAnswer(cv, req, *e)
 	}
 	return nil, chat.Errorf(chat.Invalid, noApproval+": %s", describeEnd(e))
 }
@@ -221,9 +220,9 @@ func (a *approvalAnswer) same(b chat.UserApprovalResponse) bool {
 
 // approvalEnd returns the event that ended the newest approval request with one of the ids: ids of calls, of messages or
 // of requests.
-func (d *Dialect) approvalEnd(ctx context.Context, c chat.Caller, cv *conversation, ids []string) (*chat.Event, error) {
+func (q *request) approvalEnd(cv *conversation, ids []string) (*chat.Event, error) {
 	ends := map[string]chat.Event{}
-	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
 		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
 			chat.AgentApprovalRequest{}.Type(), chat.UserApprovalResponse{}.Type(), chat.PromptClosed{}.Type(),
 		},
@@ -246,7 +245,7 @@ func (d *Dialect) approvalEnd(ctx context.Context, c chat.Caller, cv *conversati
 }
 
 // reply answers a question with the last message of a request.
-func (d *Dialect) reply(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, p *chat.Prompt) (*follower, error) {
+func (q *request) reply(cv *conversation, req *sendRequest, p *chat.Prompt) (*follower, error) {
 	last := req.messages[len(req.messages)-1]
 	answer := chat.Answer{ClientID: last.otid}
 	text := llm.PlainText(last.content)
@@ -267,15 +266,15 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, cv *conversation, re
 	if err != nil {
 		return nil, err
 	}
-	drafts, err := d.drafts(ctx, c, cv, req)
+	drafts, err := q.drafts(cv, req)
 	if err != nil {
 		return nil, err
 	}
 	n := len(drafts) - 1
 	drafts[n] = chat.NewDraft(body).As(last.otid) // the messages before it start no turn
-	events, err := d.opt.Sessions.Append(ctx, c, cv.session, drafts)
+	events, err := q.opt.Sessions.Append(q.ctx, q.caller, cv.session, drafts)
 	if err != nil {
 		return nil, err
 	}
-	return d.attach(ctx, c, cv, req, events[n])
+	return q.attach(cv, req, events[n])
 }

@@ -2,7 +2,6 @@ package letta
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -16,16 +15,8 @@ func blocksOf(rec *record.Record) (list []map[string]any) {
 	return list
 }
 
-func (d *Dialect) listBlocks(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
+func (q *request) listBlocks(rec *record.Record, _ *chat.Session) (any, error) {
 	page := q.page("desc", 100)
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	_, rec, _, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return nil, err
-	}
 	return pageOf(blocksOf(rec), &page, func(b map[string]any) string {
 		id, _ := b["id"].(string)
 		return id
@@ -41,17 +32,13 @@ func findBlock(list []map[string]any, label string) (map[string]any, error) {
 	return list[i], nil
 }
 
-func (d *Dialect) getBlock(r *http.Request, c chat.Caller) (any, error) {
-	_, rec, _, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return nil, err
-	}
-	return findBlock(blocksOf(rec), r.PathValue("label"))
+func (q *request) getBlock(rec *record.Record, _ *chat.Session) (any, error) {
+	return findBlock(blocksOf(rec), q.PathValue("label"))
 }
 
-func (d *Dialect) updateBlock(r *http.Request, c chat.Caller) (any, error) {
+func (q *request) updateBlock(rec *record.Record) (any, error) {
 	var fields map[string]any
-	if err := d.read(r, &fields); err != nil {
+	if err := q.read(&fields); err != nil {
 		return nil, err
 	}
 	for _, key := range []string{"value", "label"} {
@@ -62,18 +49,14 @@ func (d *Dialect) updateBlock(r *http.Request, c chat.Caller) (any, error) {
 		}
 	}
 	delete(fields, "id")
-	records, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return nil, err
-	}
 	var block map[string]any
-	_, err = records.Change(r.Context(), rec.ID, func(old *record.Record, _ func(string) *record.Record) (*record.Record, error) {
+	_, err := q.records.Change(q.ctx, rec.ID, func(old *record.Record, _ func(string) *record.Record) (*record.Record, error) {
 		if old == nil {
 			return nil, chat.Errorf(chat.NotFound, "the agent %s was deleted", rec.ID)
 		}
 		list := blocksOf(old)
 		var err error
-		if block, err = findBlock(list, r.PathValue("label")); err != nil {
+		if block, err = findBlock(list, q.PathValue("label")); err != nil {
 			return nil, err
 		}
 		maps.Copy(block, fields)
@@ -86,56 +69,36 @@ func (d *Dialect) updateBlock(r *http.Request, c chat.Caller) (any, error) {
 }
 
 // listAgentTools answers with an empty list: the tools belong to the agent that answers.
-func (d *Dialect) listAgentTools(r *http.Request, c chat.Caller) (any, error) {
-	_, _, _, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
-	return []any{}, err
-}
+func (q *request) listAgentTools(*record.Record, *chat.Session) (any, error) { return []any{}, nil }
 
 // recompileAgent answers with the system prompt, which is never out of date.
-func (d *Dialect) recompileAgent(r *http.Request, c chat.Caller) (any, error) {
-	_, rec, _, err := d.findAgent(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return nil, err
-	}
+func (q *request) recompileAgent(rec *record.Record, _ *chat.Session) (any, error) {
 	return rec.Text("system"), nil
 }
 
-func (d *Dialect) recompileConversation(r *http.Request, c chat.Caller) (any, error) {
-	records, rec, _, err := d.findConversation(r, c)
-	if err != nil {
-		return nil, err
-	}
-	if agent := records.Get(kindAgent, rec.Text("agent_id")); agent != nil {
+func (q *request) recompileConversation(rec *record.Record, _ *chat.Session) (any, error) {
+	if agent := q.records.Get(kindAgent, rec.Text("agent_id")); agent != nil {
 		return agent.Text("system"), nil
 	}
 	return "", nil
 }
 
 // listTags lists the tags of the agents that the caller may see.
-func (d *Dialect) listTags(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
+func (q *request) listTags() (any, error) {
 	page, text := q.page("asc", 100), q.Text("query_text")+q.Text("name")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	records, err := d.recordsOf(r.Context(), c)
-	if err != nil {
-		return nil, err
-	}
 	var tags []string
-	for _, rec := range records.List(kindAgent) {
+	for _, rec := range q.records.List(kindAgent) {
 		added := slices.DeleteFunc(rec.Texts("tags"), func(tag string) bool { return slices.Contains(tags, tag) || !containsFold(tag, text) })
 		if len(added) == 0 {
 			continue
 		}
-		_, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
-		if absent(err) {
-			continue
-		}
+		sess, err := q.session(rec.ID)
 		if err != nil {
 			return nil, err
 		}
-		tags = append(tags, added...)
+		if sess != nil {
+			tags = append(tags, added...)
+		}
 	}
 	slices.Sort(tags)
 	return pageOf(tags, &page, func(tag string) string { return tag }, nil)

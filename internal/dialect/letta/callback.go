@@ -51,26 +51,22 @@ func (d *Dialect) checkCallback(address string) error {
 }
 
 // addCallback stores that a run's end is to be called back. A run has one callback, the first one that was requested.
-func (d *Dialect) addCallback(ctx context.Context, c chat.Caller, run *run, address string) error {
+func (q *request) addCallback(run *run, address string) error {
 	if address == "" {
 		return nil
 	}
-	records, err := d.recordsOf(ctx, c)
-	if err != nil {
-		return err
-	}
 	id, added := callbackID(run.ID), false
-	_, err = records.Change(ctx, id, func(old *record.Record, _ func(string) *record.Record) (*record.Record, error) {
+	_, err := q.records.Change(q.ctx, id, func(old *record.Record, _ func(string) *record.Record) (*record.Record, error) {
 		if added = old == nil; !added {
 			return nil, nil
 		}
 		return &record.Record{
-			Kind: kindCallback, ID: id, Owner: c.Actor, StoredWith: string(run.session),
+			Kind: kindCallback, ID: id, Owner: q.caller.Actor, StoredWith: string(run.session),
 			Fields: map[string]json.RawMessage{"run_id": quote(run.ID), "url": quote(address)},
 		}, nil
 	})
 	if err == nil && added {
-		d.enqueue(records.Workspace, id)
+		q.enqueue(q.records.Workspace, id)
 	}
 	return err
 }
@@ -88,7 +84,7 @@ func (d *Dialect) enqueue(workspace, id string) {
 func (d *Dialect) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { d.records.Run(ctx) })
+	wg.Go(func() { d.sets.Run(ctx) })
 	for {
 		select {
 		case p := <-d.callbacks:
@@ -107,26 +103,26 @@ func (d *Dialect) Run(ctx context.Context) error {
 func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	c := chat.Trusted
 	c.Workspace = p.workspace
-	records, err := d.recordsOf(ctx, c)
+	q, err := d.request(ctx, c)
 	if err != nil {
 		return err
 	}
-	rec := records.Get(kindCallback, p.id)
+	rec := q.records.Get(kindCallback, p.id)
 	if rec == nil || rec.Fields["sent_at"] != nil {
 		return nil
 	}
-	run, err := d.loadRun(ctx, c, rec.Text("run_id"))
+	run, err := q.loadRun(rec.Text("run_id"))
 	if absent(err) {
 		return nil // the conversation was erased
 	}
 	if err != nil {
 		return err
 	}
-	f := &follower{d: d, caller: c, conv: run.conv, run: run}
-	if err := f.follow(ctx, func([]stream.Item) error { return nil }, nil); err != nil {
+	f := &follower{request: q, conv: run.conv, run: run}
+	if err := f.follow(func([]stream.Item) error { return nil }, nil); err != nil {
 		return err
 	}
-	state, err := d.runState(ctx, c, run)
+	state, err := q.runState(run)
 	if err != nil {
 		return err
 	}
@@ -148,7 +144,7 @@ func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	if failed != nil {
 		fields["error"] = quote(chat.Public(failed).Msg)
 	}
-	_, err = records.SetFields(ctx, rec, fields)
+	_, err = q.records.SetFields(ctx, rec, fields)
 	return err
 }
 

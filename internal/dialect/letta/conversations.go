@@ -2,10 +2,8 @@ package letta
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -25,34 +23,33 @@ type conversationBody struct {
 }
 
 // readConversation reads the body of a request that creates or changes a conversation, and the fields to store.
-func (d *Dialect) readConversation(r *http.Request) (b conversationBody, fields map[string]json.RawMessage, err error) {
-	fields, err = d.readFields(r, &b, []string{"summary", "description", "model", "model_settings", "context_window_limit", "hidden", "archived"})
+func (q *request) readConversation() (b conversationBody, fields map[string]json.RawMessage, err error) {
+	fields, err = q.readFields(&b, []string{"summary", "description", "model", "model_settings", "context_window_limit", "hidden", "archived"})
 	maps.DeleteFunc(fields, isNull)
 	return b, fields, err
 }
 
-func (d *Dialect) createConversation(r *http.Request, c chat.Caller) (any, error) {
-	ctx := r.Context()
-	body, fields, err := d.readConversation(r)
+func (q *request) createConversation() (any, error) {
+	body, fields, err := q.readConversation()
 	if err != nil {
 		return nil, err
 	}
-	agentID := r.URL.Query().Get("agent_id")
+	agentID := q.Text("agent_id")
 	if agentID == "" {
 		return nil, malformed("agent_id: it is missing; a conversation belongs to an agent")
 	}
-	records, agent, home, err := d.findAgent(ctx, c, agentID)
+	agent, home, err := q.findAgent(agentID)
 	if err != nil {
 		return nil, err
 	}
 	answerer := home.Agent
 	if body.Model != nil && *body.Model != "" {
-		if answerer, err = d.answererNamed(c, *body.Model); err != nil {
+		if answerer, err = q.answererNamed(*body.Model); err != nil {
 			return nil, err
 		}
 	}
 	fields["agent_id"] = quote(agent.ID)
-	rec := record.Record{Kind: kindConversation, ID: "conv-" + newUUID(), Owner: c.Actor, Fields: fields}
+	rec := record.Record{Kind: kindConversation, ID: "conv-" + newUUID(), Owner: q.caller.Actor, Fields: fields}
 	name := agent.Text("name")
 	if body.Summary != nil {
 		name = cmp.Or(*body.Summary, name)
@@ -62,24 +59,24 @@ func (d *Dialect) createConversation(r *http.Request, c chat.Caller) (any, error
 		messages = append(messages, historyDraft(inputMessage{role: llm.System, content: llm.Texts(system)}))
 	}
 	n := chat.NewSession{ID: chat.SessionID(rec.ID), Agent: answerer, Title: title(name), Policy: home.Policy, Members: home.Members}
-	if err := d.createSession(ctx, c, n, agent.ID, messages); err != nil {
+	if err := q.createSession(n, agent.ID, messages); err != nil {
 		return nil, err
 	}
-	return d.addConversation(ctx, c, records, rec)
+	return q.addConversation(rec)
 }
 
 // addConversation stores the record of a session that was created for it, unless the agent was deleted meanwhile.
-func (d *Dialect) addConversation(ctx context.Context, c chat.Caller, records *record.Set, rec record.Record) (any, error) {
-	made, err := records.Change(ctx, rec.ID, func(_ *record.Record, find func(string) *record.Record) (*record.Record, error) {
+func (q *request) addConversation(rec record.Record) (any, error) {
+	made, err := q.records.Change(q.ctx, rec.ID, func(_ *record.Record, find func(string) *record.Record) (*record.Record, error) {
 		if id := rec.Text("agent_id"); find(id) == nil {
 			return nil, chat.Errorf(chat.NotFound, "the agent %s was deleted meanwhile", id)
 		}
 		return &rec, nil
 	})
 	if err != nil {
-		return nil, errors.Join(err, records.Erase(ctx, chat.SessionID(rec.ID)))
+		return nil, errors.Join(err, q.records.Erase(q.ctx, chat.SessionID(rec.ID)))
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, chat.SessionID(rec.ID))
+	sess, err := q.opt.Sessions.Get(q.ctx, q.caller, chat.SessionID(rec.ID))
 	return conversationState(made, &sess), err
 }
 
@@ -102,48 +99,32 @@ func conversationState(rec *record.Record, sess *chat.Session) map[string]any {
 
 // findConversation returns the conversation that a path names, with its record. Default conversations and sessions of
 // other dialects have no record; they get one without a kind.
-func (d *Dialect) findConversation(r *http.Request, c chat.Caller) (*record.Set, *record.Record, *chat.Session, error) {
-	ctx := r.Context()
-	cv, err := d.conversation(ctx, c, r.PathValue("conversation"), r.URL.Query().Get("agent_id"))
+func (q *request) findConversation() (*record.Record, *chat.Session, error) {
+	cv, err := q.conversation(q.PathValue("conversation"), q.Text("agent_id"))
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, cv.session)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	records, err := d.recordsOf(ctx, c)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	rec := records.Get(kindConversation, string(sess.ID))
+	sess := cv.sess
+	rec := q.records.Get(kindConversation, string(sess.ID))
 	if rec == nil {
 		rec = &record.Record{ID: string(sess.ID), Owner: sess.Owner, Updated: sess.UpdatedAt, Fields: map[string]json.RawMessage{
 			"agent_id": quote(cv.agentID), "summary": quote(sess.Title),
 		}}
 	}
-	return records, rec, &sess, nil
+	return rec, sess, nil
 }
 
-func (d *Dialect) getConversation(r *http.Request, c chat.Caller) (any, error) {
-	_, rec, sess, err := d.findConversation(r, c)
-	if err != nil {
-		return nil, err
-	}
+func (q *request) getConversation(rec *record.Record, sess *chat.Session) (any, error) {
 	state := conversationState(rec, sess)
-	state["in_context_message_ids"], err = d.recent(r.Context(), c, sess)
+	var err error
+	state["in_context_message_ids"], err = q.recent(sess)
 	return state, err
 }
 
-func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error) {
-	ctx := r.Context()
-	body, fields, err := d.readConversation(r)
-	if err != nil {
-		return nil, err
-	}
-	records, rec, sess, err := d.findConversation(r, c)
+func (q *request) updateConversation(rec *record.Record, sess *chat.Session) (any, error) {
+	body, fields, err := q.readConversation()
 	if err == nil {
-		err = c.May(sess, chat.Owner)
+		err = q.caller.May(sess, chat.Owner)
 	}
 	if err != nil {
 		return nil, err
@@ -154,14 +135,14 @@ func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error
 		u.Title = &name
 	}
 	if body.Model != nil && *body.Model != "" {
-		answerer, err := d.answererNamed(c, *body.Model)
+		answerer, err := q.answererNamed(*body.Model)
 		if err != nil {
 			return nil, err
 		}
 		u.Agent = &answerer
 	}
 	if u.Title != nil || u.Agent != nil {
-		updated, err := d.opt.Sessions.Update(ctx, c, sess.ID, u)
+		updated, err := q.opt.Sessions.Update(q.ctx, q.caller, sess.ID, u)
 		if err != nil {
 			return nil, err
 		}
@@ -169,44 +150,33 @@ func (d *Dialect) updateConversation(r *http.Request, c chat.Caller) (any, error
 	}
 	if rec.Kind == "" { // there is no record to change
 		maps.Copy(rec.Fields, fields)
-	} else if rec, err = records.SetFields(ctx, rec, fields); err != nil {
+	} else if rec, err = q.records.SetFields(q.ctx, rec, fields); err != nil {
 		return nil, err
 	}
 	return conversationState(rec, sess), nil
 }
 
-func (d *Dialect) deleteConversation(r *http.Request, c chat.Caller) (any, error) {
-	records, rec, sess, err := d.findConversation(r, c)
-	if err == nil {
-		err = c.May(sess, chat.Owner)
-	}
+func (q *request) deleteConversation(rec *record.Record, sess *chat.Session) (any, error) {
+	err := q.caller.May(sess, chat.Owner)
 	if err != nil {
 		return nil, err
 	}
-	if records.Get(kindAgent, rec.ID) != nil {
+	if q.records.Get(kindAgent, rec.ID) != nil {
 		return nil, chat.Errorf(chat.Invalid, "an agent's default conversation is deleted with the agent; delete that")
 	}
 	if rec.Kind == "" {
-		_, err = d.opt.Sessions.Erase(r.Context(), c, sess.ID)
+		_, err = q.opt.Sessions.Erase(q.ctx, q.caller, sess.ID)
 	} else {
-		err = records.Delete(r.Context(), rec.ID)
+		err = q.records.Delete(q.ctx, rec.ID)
 	}
 	return map[string]string{"message": "Conversation " + rec.ID + " was deleted with its messages."}, err
 }
 
-func (d *Dialect) listConversations(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
+func (q *request) listConversations() (any, error) {
 	page := q.page("desc", 50)
 	orderBy := q.OneOf("order_by", "created_at", "last_run_completion", "last_message_at")
 	archived := q.OneOf("archive_status", "unarchived", "archived", "all")
 	agentID, text := q.Text("agent_id"), q.Text("summary_search")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	records, err := d.recordsOf(r.Context(), c)
-	if err != nil {
-		return nil, err
-	}
 	found := map[string]*chat.Session{}
 	visible := func(rec *record.Record) (bool, error) {
 		isArchived := string(rec.Fields["archived"]) == "true"
@@ -214,21 +184,17 @@ func (d *Dialect) listConversations(r *http.Request, c chat.Caller) (any, error)
 			archived != "all" && isArchived != (archived == "archived") || string(rec.Fields["hidden"]) == "true" {
 			return false, nil
 		}
-		if found[rec.ID] != nil {
-			return true, nil
-		}
-		sess, err := d.opt.Sessions.Get(r.Context(), c, chat.SessionID(rec.ID))
-		if absent(err) {
-			return false, nil
-		}
-		found[rec.ID] = &sess
-		return err == nil, err
+		sess, err := q.session(rec.ID)
+		found[rec.ID] = sess
+		return sess != nil, err
 	}
-	all := records.List(kindConversation)
+	all := q.records.List(kindConversation)
+	var err error
 	if orderBy == "last_run_completion" || orderBy == "last_message_at" {
 		if all, err = pageOfRecords(all, &pageQuery{asc: true, limit: len(all)}, visible); err != nil {
 			return nil, err
 		}
+		visible = nil // all are
 		slices.SortStableFunc(all, func(x, y *record.Record) int { return cmp.Compare(found[x.ID].UpdatedAt, found[y.ID].UpdatedAt) })
 	}
 	list, err := pageOfRecords(all, &page, visible)

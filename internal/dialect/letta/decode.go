@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -72,8 +71,8 @@ type inputMessage struct {
 }
 
 // read decodes a JSON body. An empty body leaves v unchanged.
-func (d *Dialect) read(r *http.Request, v any) error {
-	err := d.http.Read(r, v)
+func (q *request) read(v any) error {
+	err := q.http.Read(q.Request, v)
 	if chat.CodeOf(err) == chat.Invalid {
 		err = &refusal{error: err, malformed: true}
 	}
@@ -81,9 +80,9 @@ func (d *Dialect) read(r *http.Request, v any) error {
 }
 
 // readFields decodes a JSON object into v and returns its members with the given names.
-func (d *Dialect) readFields(r *http.Request, v any, names []string) (map[string]json.RawMessage, error) {
+func (q *request) readFields(v any, names []string) (map[string]json.RawMessage, error) {
 	raw := json.RawMessage("{}")
-	if err := d.read(r, &raw); err != nil {
+	if err := q.read(&raw); err != nil {
 		return nil, err
 	}
 	var fields map[string]json.RawMessage
@@ -101,9 +100,9 @@ func (d *Dialect) readFields(r *http.Request, v any, names []string) (map[string
 func isNull(_ string, v json.RawMessage) bool { return string(v) == "null" }
 
 // readSend reads a request to send messages. streaming is the default of its field streaming; fixed ignores that field.
-func (d *Dialect) readSend(r *http.Request, streaming, fixed bool) (*sendRequest, error) {
+func (q *request) readSend(streaming, fixed bool) (*sendRequest, error) {
 	var b sendBody
-	if err := d.read(r, &b); err != nil {
+	if err := q.read(&b); err != nil {
 		return nil, err
 	}
 	if fixed {
@@ -111,7 +110,7 @@ func (d *Dialect) readSend(r *http.Request, streaming, fixed bool) (*sendRequest
 	}
 	req, err := b.request(streaming)
 	if err == nil {
-		count := r.Header.Get("X-Stainless-Retry-Count")
+		count := q.Header.Get("X-Stainless-Retry-Count")
 		req.retry = count != "" && count != "0"
 	}
 	return req, err

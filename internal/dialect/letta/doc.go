@@ -35,6 +35,6 @@
 // # Concurrency
 //
 // A stream is one goroutine with its own feed. Requests that send to one conversation hold its gate while they decide, so
-// of two messages to an idle agent one is refused. Locks are taken in the order gate, records. Run makes callbacks and
+// of two messages to an idle agent one is refused. Locks are taken in the order gate, q.records. Run makes callbacks and
 // finishes deletions.
 package letta

@@ -58,10 +58,10 @@ func errorForm(err error, h http.Header) (int, any) {
 }
 
 // sendFailed answers with a failed run. X-Should-Retry keeps the client from sending the message again.
-func (d *Dialect) sendFailed(w http.ResponseWriter, r *http.Request, run, reason string) {
+func (q *request) sendFailed(w http.ResponseWriter, run, reason string) {
 	message := "The run failed: " + reason
 	w.Header().Set("X-Should-Retry", "false")
-	d.http.Send(w, r, http.StatusInternalServerError, errorBody{
+	q.http.Send(w, q.Request, http.StatusInternalServerError, errorBody{
 		Detail: message, RunID: run, Error: map[string]string{"type": "internal_error", "message": message, "detail": message},
 	})
 }

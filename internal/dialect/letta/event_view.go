@@ -23,21 +23,22 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		return nil, err
 	}
 	c.Workspace = sess.Workspace // to find the records of the session's workspace
-	cv, err := d.conversationOf(ctx, c, &sess)
+	q, err := d.request(ctx, c)
 	if err != nil {
 		return nil, err
 	}
+	cv := q.conversationOf(&sess)
 	var started *chat.Event
 	if _, ok := e.Body.(chat.UserMessage); ok {
-		started, err = d.turnOfMessage(ctx, c, e.Session, e.Seq)
+		started, err = q.turnOfMessage(e.Session, e.Seq)
 	} else {
-		started, err = d.turnStarted(ctx, c, e.Session, e.Turn)
+		started, err = q.turnStarted(e.Session, e.Turn)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if started != nil && e.Seq >= started.Seq {
-		return d.framesInRun(ctx, c, cv, *started, &e)
+		return q.framesInRun(cv, *started, &e)
 	}
 	// A message, or an event outside of a run: the events before it do not matter.
 	fold := llm.NewFold(cv.fold())
@@ -52,15 +53,15 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 }
 
 // framesInRun feeds a run up to an event and returns the frames of that event.
-func (d *Dialect) framesInRun(ctx context.Context, c chat.Caller, cv *conversation, started chat.Event, e *chat.Event) (any, error) {
+func (q *request) framesInRun(cv *conversation, started chat.Event, e *chat.Event) (any, error) {
 	frames := []any{}
-	r, err := d.runIn(ctx, c, cv, started)
+	r, err := q.runIn(cv, started)
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{d: d, caller: c, conv: cv, run: r}
+	f := &follower{request: q, conv: cv, run: r}
 	feed := stream.NewFeed(&r.Run, false, true, 0, nil)
-	for fact, err := range d.opt.Sessions.Facts(ctx, c, r.session, chat.Range{After: started.Seq, Before: e.Seq + 1}) {
+	for fact, err := range q.opt.Sessions.Facts(q.ctx, q.caller, r.session, chat.Range{After: started.Seq, Before: e.Seq + 1}) {
 		if err != nil {
 			return nil, err
 		}

@@ -10,8 +10,7 @@ import (
 
 // follower follows the run of one request.
 type follower struct {
-	d         *Dialect
-	caller    chat.Caller
+	*request
 	conv      *conversation
 	run       *run     // nil while the message waits for its turn
 	message   chat.Seq // that message
@@ -47,9 +46,9 @@ func (f *follower) position() chat.At {
 }
 
 // entries watches the conversation. It calls idle, unless that is nil, after each heartbeat without an entry.
-func (f *follower) entries(ctx context.Context, from chat.Start, idle func() error, take func([]chat.Entry) (done bool, err error)) error {
-	from.Idle = f.d.opt.Heartbeat
-	for batch, err := range f.d.opt.Sessions.Watch(ctx, f.caller, f.conv.session, from, nil) {
+func (f *follower) entries(from chat.Start, idle func() error, take func([]chat.Entry) (done bool, err error)) error {
+	from.Idle = f.opt.Heartbeat
+	for batch, err := range f.opt.Sessions.Watch(f.ctx, f.caller, f.conv.session, from, nil) {
 		if err != nil {
 			return err
 		}
@@ -62,15 +61,15 @@ func (f *follower) entries(ctx context.Context, from chat.Start, idle func() err
 			return err
 		}
 	}
-	return context.Cause(ctx)
+	return context.Cause(f.ctx)
 }
 
 // await waits until a turn takes up the message.
-func (f *follower) await(ctx context.Context, idle func() error) error {
+func (f *follower) await(idle func() error) error {
 	if f.run != nil {
 		return nil
 	}
-	return f.entries(ctx, chat.Start{Cursor: &chat.Cursor{Seq: f.message}}, idle, func(entries []chat.Entry) (bool, error) {
+	return f.entries(chat.Start{Cursor: &chat.Cursor{Seq: f.message}}, idle, func(entries []chat.Entry) (bool, error) {
 		for i := range entries {
 			e := &entries[i]
 			if e.Piece != nil || e.Label.Workstream != mainLine {
@@ -78,7 +77,7 @@ func (f *follower) await(ctx context.Context, idle func() error) error {
 			}
 			switch e.Label.Type {
 			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
-				if err := f.begin(ctx, &e.Fact); err != nil || f.run != nil {
+				if err := f.begin(&e.Fact); err != nil || f.run != nil {
 					return true, err
 				}
 			}
@@ -88,7 +87,7 @@ func (f *follower) await(ctx context.Context, idle func() error) error {
 }
 
 // begin sets the run when the event starts a turn with the message, or gives the message to a running turn.
-func (f *follower) begin(ctx context.Context, fact *chat.Fact) error {
+func (f *follower) begin(fact *chat.Fact) error {
 	e, err := fact.Event()
 	if err != nil {
 		return err
@@ -104,7 +103,7 @@ func (f *follower) begin(ctx context.Context, fact *chat.Fact) error {
 		if !slices.Contains(b.Sequences, f.message) {
 			return nil
 		}
-		if started, err = f.d.turnStarted(ctx, f.caller, f.conv.session, e.Turn); err != nil || started == nil {
+		if started, err = f.turnStarted(f.conv.session, e.Turn); err != nil || started == nil {
 			return err
 		}
 		f.after = max(f.after, e.At)
@@ -113,23 +112,23 @@ func (f *follower) begin(ctx context.Context, fact *chat.Fact) error {
 			return nil
 		}
 	}
-	f.run, err = f.d.runIn(ctx, f.caller, f.conv, *started)
+	f.run, err = f.runIn(f.conv, *started)
 	return err
 }
 
 // follow calls show with the items of the run that the client lacks. It returns when the run has ended or waits for an
 // answer.
-func (f *follower) follow(ctx context.Context, show func([]stream.Item) error, idle func() error) error {
-	if err := f.await(ctx, idle); err != nil {
+func (f *follower) follow(show func([]stream.Item) error, idle func() error) error {
+	if err := f.await(idle); err != nil {
 		return err
 	}
-	feed := stream.NewFeed(&f.run.Run, f.summaries, f.tokens, f.after, feedLog{f, ctx})
-	from, err := f.resume(ctx, feed)
+	feed := stream.NewFeed(&f.run.Run, f.summaries, f.tokens, f.after, feedLog{f})
+	from, err := f.resume(feed)
 	if err != nil {
 		return err
 	}
 	var items []stream.Item
-	return f.entries(ctx, chat.Start{Cursor: &from, ByPosition: true}, idle, func(entries []chat.Entry) (bool, error) {
+	return f.entries(chat.Start{Cursor: &from, ByPosition: true}, idle, func(entries []chat.Entry) (bool, error) {
 		items = items[:0]
 		for i := range entries {
 			more, err := feed.Take(&entries[i])
@@ -155,17 +154,17 @@ func (f *follower) follow(ctx context.Context, show func([]stream.Item) error, i
 }
 
 // resume gives the feed the present state and returns where to watch from.
-func (f *follower) resume(ctx context.Context, feed *stream.Feed) (chat.Cursor, error) {
+func (f *follower) resume(feed *stream.Feed) (chat.Cursor, error) {
 	// Blocks are read before the state: a block that ends in between is then an event that the state has. In the other
 	// order it would be neither, and be shown twice.
 	var blocks []chat.Block
 	if f.tokens {
 		var err error
-		if blocks, err = f.d.opt.Sessions.Blocks(ctx, f.caller, f.conv.session); err != nil {
+		if blocks, err = f.opt.Sessions.Blocks(f.ctx, f.caller, f.conv.session); err != nil {
 			return chat.Cursor{}, err
 		}
 	}
-	st, err := f.d.opt.Sessions.State(ctx, f.caller, f.conv.session)
+	st, err := f.opt.Sessions.State(f.ctx, f.caller, f.conv.session)
 	if err != nil {
 		return chat.Cursor{}, err
 	}
@@ -173,14 +172,11 @@ func (f *follower) resume(ctx context.Context, feed *stream.Feed) (chat.Cursor, 
 }
 
 // feedLog reads the conversation for a feed.
-type feedLog struct {
-	f   *follower
-	ctx context.Context
-}
+type feedLog struct{ *follower }
 
 // Read returns stored events.
-func (l feedLog) Read(r chat.Range) (out []chat.Event, err error) {
-	for e, err := range l.f.d.opt.Sessions.Events(l.ctx, l.f.caller, l.f.conv.session, r) {
+func (f feedLog) Read(r chat.Range) (out []chat.Event, err error) {
+	for e, err := range f.opt.Sessions.Events(f.ctx, f.caller, f.conv.session, r) {
 		if err != nil {
 			return nil, err
 		}
@@ -190,21 +186,21 @@ func (l feedLog) Read(r chat.Range) (out []chat.Event, err error) {
 }
 
 // Ends returns where the previews of a finished block ended.
-func (l feedLog) Ends(seq chat.Seq) ([]chat.End, error) {
-	return l.f.d.opt.Sessions.Ends(l.ctx, l.f.caller, l.f.conv.session, seq)
+func (f feedLog) Ends(seq chat.Seq) ([]chat.End, error) {
+	return f.opt.Sessions.Ends(f.ctx, f.caller, f.conv.session, seq)
 }
 
 // followNext goes on with the run of the message that was sent with an answer, once the answered run has ended. It
 // returns false when there is nothing more to follow.
-func (f *follower) followNext(ctx context.Context) (bool, error) {
+func (f *follower) followNext() (bool, error) {
 	if f.next == 0 || f.progress.End.Failed != "" {
 		return false, nil
 	}
-	end, err := f.d.completed(ctx, f.caller, f.run)
+	end, err := f.completed(f.run)
 	if err != nil || end == nil { // the run waits for another answer
 		return false, err
 	}
-	started, err := f.d.turnOfMessage(ctx, f.caller, f.conv.session, f.next)
+	started, err := f.turnOfMessage(f.conv.session, f.next)
 	if err != nil || started != nil && started.Turn == f.run.Turn { // the answered run took up the message
 		return false, err
 	}
@@ -212,7 +208,7 @@ func (f *follower) followNext(ctx context.Context) (bool, error) {
 	f.earlier.Usage, f.earlier.Steps = f.earlier.Usage.Plus(f.progress.Usage), f.earlier.Steps+f.progress.Steps
 	f.message, f.next, f.after, f.run, f.progress = f.next, 0, 0, nil, stream.Progress{}
 	if started != nil {
-		f.run, err = f.d.runIn(ctx, f.caller, f.conv, *started)
+		f.run, err = f.runIn(f.conv, *started)
 	}
 	return err == nil, err
 }

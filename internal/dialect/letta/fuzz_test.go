@@ -21,7 +21,7 @@ func FuzzSend(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	d := New(Options{Agents: func(string) []string { return []string{"demo"} }})
+	q := &request{Dialect: New(Options{Agents: func(string) []string { return []string{"demo"} }}), ctx: f.Context(), caller: owner}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var body sendBody
 		if err := edge.Decode(b, &body); err != nil {
@@ -46,10 +46,10 @@ func FuzzSend(f *testing.F) {
 				t.Fatalf("%q: %v", b, err)
 			}
 		}
-		if len(a.messages) == 0 || d.checkSend(owner, &conversation{answerer: "demo"}, a) != nil {
+		if len(a.messages) == 0 || q.checkSend(&conversation{answerer: "demo"}, a) != nil {
 			return
 		}
-		drafts, err := d.drafts(t.Context(), owner, &conversation{}, a)
+		drafts, err := q.drafts(&conversation{}, a)
 		if err != nil {
 			if chat.CodeOf(err) == chat.Internal {
 				t.Fatalf("%q: %v", b, err)

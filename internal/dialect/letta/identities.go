@@ -2,7 +2,6 @@ package letta
 
 import (
 	"maps"
-	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -10,21 +9,18 @@ import (
 	"github.com/parley-hq/parley/internal/record"
 )
 
-// identityRoutes serves identities, which the sender_id of a message names, or groups, which its group_id names.
-type identityRoutes struct {
-	d    *Dialect
-	kind string
-}
+// identityKind is kindIdentity or kindGroup: the sender_id of a message names an identity, its group_id a group.
+type identityKind string
 
 // identityFields are the fields that clients may set, the required ones first.
-var identityFields = map[string][]string{
+var identityFields = map[identityKind][]string{
 	kindIdentity: {"identifier_key", "name", "identity_type", "project_id", "agent_ids", "block_ids", "properties"},
 	kindGroup: {"agent_ids", "description", "manager_config", "manager_type", "manager_agent_id", "project_id", "shared_block_ids", "hidden", "max_turns",
 		"termination_token", "sleeptime_agent_frequency", "max_message_buffer_length", "min_message_buffer_length"},
 }
 
 // requiredFields is the number of required fields of each kind.
-var requiredFields = map[string]int{kindIdentity: 3, kindGroup: 2}
+var requiredFields = map[identityKind]int{kindIdentity: 3, kindGroup: 2}
 
 // identityState returns an identity or a group as clients see it.
 func identityState(rec *record.Record) map[string]any {
@@ -41,7 +37,7 @@ func identityState(rec *record.Record) map[string]any {
 }
 
 // read reads the body of a request that creates or, unless full, changes an identity or a group.
-func (p *identityRoutes) read(r *http.Request, full bool) (map[string]json.RawMessage, error) {
+func (k identityKind) read(q *request, full bool) (map[string]json.RawMessage, error) {
 	var b struct {
 		Key         *string  `json:"identifier_key"`
 		Name        *string  `json:"name"`
@@ -49,12 +45,12 @@ func (p *identityRoutes) read(r *http.Request, full bool) (map[string]json.RawMe
 		Description *string  `json:"description"`
 		AgentIDs    []string `json:"agent_ids"`
 	}
-	fields, err := p.d.readFields(r, &b, identityFields[p.kind])
+	fields, err := q.readFields(&b, identityFields[k])
 	if err != nil {
 		return nil, err
 	}
 	maps.DeleteFunc(fields, isNull)
-	for _, name := range identityFields[p.kind][:requiredFields[p.kind]] {
+	for _, name := range identityFields[k][:requiredFields[k]] {
 		if _, ok := fields[name]; !ok && full {
 			return nil, malformed("%s: it is missing", name)
 		}
@@ -70,47 +66,35 @@ func (p *identityRoutes) read(r *http.Request, full bool) (map[string]json.RawMe
 	return fields, nil
 }
 
-func (p *identityRoutes) find(r *http.Request, c chat.Caller) (*record.Set, *record.Record, error) {
-	records, err := p.d.recordsOf(r.Context(), c)
-	if err != nil {
-		return nil, nil, err
+func (k identityKind) find(q *request) (*record.Record, error) {
+	rec := q.records.Get(string(k), q.PathValue("id"))
+	if !mine(q.caller, rec) {
+		return nil, errNotFound(string(k), q.PathValue("id"))
 	}
-	rec := records.Get(p.kind, r.PathValue("id"))
-	if !mine(c, rec) {
-		return nil, nil, errNotFound(p.kind, r.PathValue("id"))
-	}
-	return records, rec, nil
+	return rec, nil
 }
 
-func (p *identityRoutes) create(r *http.Request, c chat.Caller) (any, error) {
-	return p.put(r, c, false)
-}
+func (k identityKind) create(q *request) (any, error) { return k.put(q, false) }
 
 // upsert changes the identity with a key, or creates it.
-func (p *identityRoutes) upsert(r *http.Request, c chat.Caller) (any, error) {
-	return p.put(r, c, true)
-}
+func (k identityKind) upsert(q *request) (any, error) { return k.put(q, true) }
 
-func (p *identityRoutes) put(r *http.Request, c chat.Caller, replace bool) (any, error) {
-	fields, err := p.read(r, true)
-	if err != nil {
-		return nil, err
-	}
-	records, err := p.d.recordsOf(r.Context(), c)
+func (k identityKind) put(q *request, replace bool) (any, error) {
+	fields, err := k.read(q, true)
 	if err != nil {
 		return nil, err
 	}
 	key := string(fields["identifier_key"])
-	for _, rec := range records.List(p.kind) {
-		if key == "" || string(rec.Fields["identifier_key"]) != key || !mine(c, rec) {
+	for _, rec := range q.records.List(string(k)) {
+		if key == "" || string(rec.Fields["identifier_key"]) != key || !mine(q.caller, rec) {
 			continue
 		}
 		if !replace {
 			return nil, chat.Errorf(chat.Conflict, "there is an identity with the key %s already", clip(key))
 		}
-		return identityAnswer(records.SetFields(r.Context(), rec, fields))
+		return identityAnswer(q.records.SetFields(q.ctx, rec, fields))
 	}
-	return identityAnswer(records.Put(r.Context(), record.Record{Kind: p.kind, ID: p.kind + "-" + newUUID(), Owner: c.Actor, Fields: fields}))
+	return identityAnswer(q.records.Put(q.ctx, record.Record{Kind: string(k), ID: string(k) + "-" + newUUID(), Owner: q.caller.Actor, Fields: fields}))
 }
 
 // identityAnswer is the answer with an identity or a group.
@@ -121,27 +105,19 @@ func identityAnswer(rec *record.Record, err error) (any, error) {
 	return identityState(rec), nil
 }
 
-func (p *identityRoutes) list(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
+func (k identityKind) list(q *request) (any, error) {
 	page := q.page("desc", 50)
 	wanted := map[string]string{}
 	for _, name := range []string{"identifier_key", "name", "identity_type", "manager_type"} {
 		wanted[name] = q.Text(name)
 	}
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	records, err := p.d.recordsOf(r.Context(), c)
-	if err != nil {
-		return nil, err
-	}
-	list, err := pageOfRecords(records.List(p.kind), &page, func(rec *record.Record) (bool, error) {
+	list, err := pageOfRecords(q.records.List(string(k)), &page, func(rec *record.Record) (bool, error) {
 		for name, v := range wanted {
 			if v != "" && rec.Text(name) != v {
 				return false, nil
 			}
 		}
-		return mine(c, rec), nil
+		return mine(q.caller, rec), nil
 	})
 	out := make([]any, len(list))
 	for i, rec := range list {
@@ -150,47 +126,40 @@ func (p *identityRoutes) list(r *http.Request, c chat.Caller) (any, error) {
 	return out, err
 }
 
-func (p *identityRoutes) get(r *http.Request, c chat.Caller) (any, error) {
-	_, rec, err := p.find(r, c)
-	return identityAnswer(rec, err)
-}
+func (k identityKind) get(q *request) (any, error) { return identityAnswer(k.find(q)) }
 
-func (p *identityRoutes) update(r *http.Request, c chat.Caller) (any, error) {
-	fields, err := p.read(r, false)
+func (k identityKind) update(q *request) (any, error) {
+	fields, err := k.read(q, false)
 	if err != nil {
 		return nil, err
 	}
-	records, rec, err := p.find(r, c)
+	rec, err := k.find(q)
 	if err != nil {
 		return nil, err
 	}
-	return identityAnswer(records.SetFields(r.Context(), rec, fields))
+	return identityAnswer(q.records.SetFields(q.ctx, rec, fields))
 }
 
-func (p *identityRoutes) remove(r *http.Request, c chat.Caller) (any, error) {
-	records, rec, err := p.find(r, c)
+func (k identityKind) remove(q *request) (any, error) {
+	rec, err := k.find(q)
 	if err != nil {
 		return nil, err
 	}
-	return map[string]string{"message": rec.ID + " was deleted."}, records.Delete(r.Context(), rec.ID)
+	return map[string]string{"message": rec.ID + " was deleted."}, q.records.Delete(q.ctx, rec.ID)
 }
 
-func (d *Dialect) attachIdentity(r *http.Request, c chat.Caller) (any, error) {
-	return nil, d.changeIdentities(r, c, true)
+func (q *request) attachIdentity(rec *record.Record) (any, error) {
+	return nil, q.changeIdentities(rec, true)
 }
 
-func (d *Dialect) detachIdentity(r *http.Request, c chat.Caller) (any, error) {
-	return nil, d.changeIdentities(r, c, false)
+func (q *request) detachIdentity(rec *record.Record) (any, error) {
+	return nil, q.changeIdentities(rec, false)
 }
 
 // changeIdentities attaches an identity to an agent, or detaches it.
-func (d *Dialect) changeIdentities(r *http.Request, c chat.Caller, attach bool) error {
-	records, rec, err := d.ownAgent(r.Context(), c, r.PathValue("agent"))
-	if err != nil {
-		return err
-	}
-	id := r.PathValue("id")
-	if !mine(c, records.Get(kindIdentity, id)) {
+func (q *request) changeIdentities(rec *record.Record, attach bool) error {
+	id := q.PathValue("id")
+	if !mine(q.caller, q.records.Get(kindIdentity, id)) {
 		return errNotFound(kindIdentity, id)
 	}
 	ids := slices.DeleteFunc(rec.Texts("identity_ids"), func(s string) bool { return s == id })
@@ -201,6 +170,6 @@ func (d *Dialect) changeIdentities(r *http.Request, c chat.Caller, attach bool) 
 	if err != nil {
 		return err
 	}
-	_, err = records.SetFields(r.Context(), rec, map[string]json.RawMessage{"identity_ids": list})
+	_, err = q.records.SetFields(q.ctx, rec, map[string]json.RawMessage{"identity_ids": list})
 	return err
 }

@@ -1,14 +1,13 @@
 package letta
 
 import (
-	"context"
-	"net/http"
 	"slices"
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/record"
 )
 
 // items returns a page of messages as clients see them.
@@ -27,13 +26,9 @@ func (l *messageQuery) items(messages []llm.Message) []stream.Item {
 
 // listConversationMessages lists a conversation. after and before are positions in the order of the list, so that a
 // client reaches the end in both orders.
-func (d *Dialect) listConversationMessages(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
-	list, agentID := q.messages("desc"), q.Text("agent_id")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	cv, err := d.conversation(r.Context(), c, r.PathValue("conversation"), agentID)
+func (q *request) listConversationMessages() (any, error) {
+	list := q.messagePage("desc")
+	cv, err := q.conversation(q.PathValue("conversation"), q.Text("agent_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +41,7 @@ func (d *Dialect) listConversationMessages(r *http.Request, c chat.Caller) (any,
 			return nil, errNotFound("message", id)
 		}
 	}
-	page, err := d.messages(r.Context(), c, cv, lq)
+	page, err := q.messages(cv, lq)
 	if list.backwards() {
 		slices.Reverse(page.Messages)
 	}
@@ -55,37 +50,25 @@ func (d *Dialect) listConversationMessages(r *http.Request, c chat.Caller) (any,
 
 // listAgentMessages lists the messages of an agent. As with Letta's server, after means newer and before means older in
 // both orders, and a page has the oldest message first: desc selects the newest ones.
-func (d *Dialect) listAgentMessages(r *http.Request, c chat.Caller) (any, error) {
-	ctx, q := r.Context(), newQuery(r)
-	list, id := q.messages("desc"), q.Text("conversation_id")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	_, rec, _, err := d.findAgent(ctx, c, r.PathValue("agent"))
+func (q *request) listAgentMessages(rec *record.Record, _ *chat.Session) (any, error) {
+	list := q.messagePage("desc")
+	conversations, err := q.conversationsOf(rec.ID, q.Text("conversation_id"))
 	if err != nil {
 		return nil, err
 	}
-	conversations, err := d.conversationsOf(ctx, c, rec.ID, id)
-	if err != nil {
-		return nil, err
-	}
-	page, err := d.mergedMessages(ctx, c, conversations, &list)
+	page, err := q.mergedMessages(conversations, &list)
 	return list.items(page), err
 }
 
 // listAllMessages lists the messages of all agents in recent conversations. after means newer and before means older; the
 // newest message is first by default.
-func (d *Dialect) listAllMessages(r *http.Request, c chat.Caller) (any, error) {
-	ctx, q := r.Context(), newQuery(r)
-	list, agents, id := q.messages("desc"), q.All("agent_id"), q.Text("conversation_id")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	conversations, err := d.selectConversations(ctx, c, agents, id, false)
+func (q *request) listAllMessages() (any, error) {
+	list := q.messagePage("desc")
+	conversations, err := q.selectConversations(q.All("agent_id"), q.Text("conversation_id"), false)
 	if err != nil {
 		return nil, err
 	}
-	page, err := d.mergedMessages(ctx, c, conversations, &list)
+	page, err := q.mergedMessages(conversations, &list)
 	if !list.asc {
 		slices.Reverse(page)
 	}
@@ -93,25 +76,25 @@ func (d *Dialect) listAllMessages(r *http.Request, c chat.Caller) (any, error) {
 }
 
 // mergedMessages returns a page of messages of several conversations, the oldest first.
-func (d *Dialect) mergedMessages(ctx context.Context, c chat.Caller, conversations []*conversation, l *messageQuery) ([]llm.Message, error) {
-	after, err := d.mark(ctx, c, l.after)
+func (q *request) mergedMessages(conversations []*conversation, l *messageQuery) ([]llm.Message, error) {
+	after, err := q.mark(l.after)
 	if err != nil {
 		return nil, err
 	}
-	before, err := d.mark(ctx, c, l.before)
+	before, err := q.mark(l.before)
 	if err != nil {
 		return nil, err
 	}
 	var all []locatedMessage
 	for _, cv := range conversations {
 		lq := llm.Query{Limit: l.limit, Desc: !l.asc}
-		if lq.After, err = d.markIn(ctx, c, cv, after, true); err != nil {
+		if lq.After, err = q.markIn(cv, after, true); err != nil {
 			return nil, err
 		}
-		if lq.Before, err = d.markIn(ctx, c, cv, before, false); err != nil {
+		if lq.Before, err = q.markIn(cv, before, false); err != nil {
 			return nil, err
 		}
-		page, err := d.messages(ctx, c, cv, lq)
+		page, err := q.messages(cv, lq)
 		if err != nil {
 			return nil, err
 		}
@@ -146,30 +129,26 @@ type locatedMessage struct {
 }
 
 // mark returns the message that after or before names, nil when id is "".
-func (d *Dialect) mark(ctx context.Context, c chat.Caller, id string) (*locatedMessage, error) {
+func (q *request) mark(id string) (*locatedMessage, error) {
 	if id == "" {
 		return nil, nil
 	}
-	return d.findMessage(ctx, c, id)
+	return q.findMessage(id)
 }
 
 // markIn returns a mark for llm.Query in a conversation. In another conversation than its own the mark is the first event
 // after the message or, for the value after, the last one before.
-func (d *Dialect) markIn(ctx context.Context, c chat.Caller, cv *conversation, m *locatedMessage, after bool) (string, error) {
+func (q *request) markIn(cv *conversation, m *locatedMessage, after bool) (string, error) {
 	switch {
 	case m == nil:
 		return "", nil
 	case m.session == cv.session:
 		return m.Message.ID, nil
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, cv.session)
-	if err != nil {
-		return "", err
-	}
-	low, high := chat.Seq(1), sess.Last+1 // binary search for the first event after the message
+	low, high := chat.Seq(1), cv.sess.Last+1 // binary search for the first event after the message
 	for low < high {
 		mid := (low + high) / 2
-		e, err := d.event(ctx, c, cv.session, mid)
+		e, err := q.event(cv.session, mid)
 		if err != nil {
 			return "", err
 		}
@@ -189,18 +168,15 @@ func (d *Dialect) markIn(ctx context.Context, c chat.Caller, cv *conversation, m
 func seqMark(seq chat.Seq) string { return strconv.FormatUint(uint64(seq), 10) }
 
 // findMessage returns the message with an id.
-func (d *Dialect) findMessage(ctx context.Context, c chat.Caller, id string) (*locatedMessage, error) {
-	sess, seq, err := d.eventByID(ctx, c, "message", llm.IDPrefix, id)
+func (q *request) findMessage(id string) (*locatedMessage, error) {
+	sess, seq, err := q.eventByID("message", llm.IDPrefix, id)
 	if err != nil {
 		return nil, err
 	}
-	cv, err := d.conversationOf(ctx, c, &sess)
-	if err != nil {
-		return nil, err
-	}
+	cv := q.conversationOf(&sess)
 	// A message that waited for a turn is listed after other messages than its event.
 	for limit := 8; limit <= 512; limit *= 8 {
-		page, err := d.messages(ctx, c, cv, llm.Query{After: seqMark(seq - 1), Limit: limit})
+		page, err := q.messages(cv, llm.Query{After: seqMark(seq - 1), Limit: limit})
 		if err != nil {
 			return nil, err
 		}
@@ -213,8 +189,8 @@ func (d *Dialect) findMessage(ctx context.Context, c chat.Caller, id string) (*l
 	return nil, errNotFound("message", id)
 }
 
-func (d *Dialect) getMessage(r *http.Request, c chat.Caller) (any, error) {
-	m, err := d.findMessage(r.Context(), c, r.PathValue("message"))
+func (q *request) getMessage() (any, error) {
+	m, err := q.findMessage(q.PathValue("message"))
 	if err != nil {
 		return nil, err
 	}

@@ -186,7 +186,7 @@ func listPages(b *testing.B, w *testServer, r *http.Request) {
 	before := cpuTime(b)
 	for b.Loop() {
 		out := &countingWriter{header: http.Header{}}
-		if err := w.dialect.serve(w.dialect.listConversationMessages)(out, r, owner); err != nil || out.n < 100_000 {
+		if err := w.dialect.handle(reply((*request).listConversationMessages))(out, r, owner); err != nil || out.n < 100_000 {
 			b.Fatal(err, out.n)
 		}
 	}
@@ -213,10 +213,14 @@ func BenchmarkListMiddle1000(b *testing.B) {
 		b.Fatal(err)
 	}
 	fill(b, w, "long", 100_000)
+	q, err := w.dialect.request(b.Context(), owner)
+	if err != nil {
+		b.Fatal(err)
+	}
 	middle := chat.Seq(50_000)
-	e, err := w.dialect.event(b.Context(), owner, "long", middle)
+	e, err := q.event("long", middle)
 	for ; err == nil && e.Type != (chat.UserMessage{}).Type(); middle++ {
-		e, err = w.dialect.event(b.Context(), owner, "long", middle)
+		e, err = q.event("long", middle)
 	}
 	if err != nil {
 		b.Fatal(err)

@@ -56,7 +56,7 @@ type messageQuery struct {
 	summaries bool
 }
 
-func (q query) messages(order string) messageQuery {
+func (q query) messagePage(order string) messageQuery {
 	m := messageQuery{
 		pageQuery: q.page(order, 100), kinds: q.All("include_return_message_types"), group: q.Text("group_id"),
 		summaries: q.Bool("include_compaction_messages", false),

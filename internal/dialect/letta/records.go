@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"context"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -16,9 +15,9 @@ const (
 	kindGroup        = "group"
 )
 
-// newRecords returns the agents, conversations, identities, groups and callbacks of all workspaces. A callback is stored
+// newSets returns the agents, conversations, identities, groups and callbacks of all workspaces. A callback is stored
 // with the conversation of its run.
-func (d *Dialect) newRecords() *record.Sets {
+func (d *Dialect) newSets() *record.Sets {
 	return record.NewSets(record.SetOptions{
 		Sessions: d.opt.Sessions, Name: "letta", Title: "Letta", Logger: d.log,
 		Kinds: map[string]record.Kind{
@@ -31,9 +30,13 @@ func (d *Dialect) newRecords() *record.Sets {
 	})
 }
 
-// recordsOf returns the records of the caller's workspace.
-func (d *Dialect) recordsOf(ctx context.Context, c chat.Caller) (*record.Set, error) {
-	return d.records.In(ctx, c.In())
+// session returns a session that the caller may see, nil when there is none.
+func (q *request) session(id string) (*chat.Session, error) {
+	sess, err := q.opt.Sessions.Get(q.ctx, q.caller, chat.SessionID(id))
+	if absent(err) {
+		return nil, nil
+	}
+	return &sess, err
 }
 
 // deletedWith returns what is deleted with an agent: the conversations of its owner and of the caller who deletes it.
@@ -60,7 +63,7 @@ func (d *Dialect) enqueueUnsent(records *record.Set) {
 }
 
 // Erased reports that a session was erased, by any dialect. Its record is deleted. It does not block.
-func (d *Dialect) Erased(id chat.SessionID) { d.records.Erased(id) }
+func (d *Dialect) Erased(id chat.SessionID) { d.sets.Erased(id) }
 
 // mine reports whether the caller may see a record.
 func mine(c chat.Caller, r *record.Record) bool {

@@ -302,7 +302,7 @@ func TestDeletionsInAllWorkspacesAreFinishedAtTheStart(t *testing.T) {
 	w, c := cuttable(t)
 	elsewhere := owner
 	elsewhere.Workspace = "elsewhere"
-	records, err := w.dialect.recordsOf(t.Context(), elsewhere)
+	records, err := w.dialect.sets.In(t.Context(), elsewhere.In())
 	if err != nil {
 		t.Fatal(err)
 	}

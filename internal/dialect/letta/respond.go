@@ -13,8 +13,8 @@ import (
 )
 
 // stream answers with the run as Server-Sent Events. The run goes on when the client disconnects.
-func (f *follower) stream(w http.ResponseWriter, r *http.Request) error {
-	err := wire.ServeSSE(w, r, wire.SSEOptions{}, f.d.opt.Conns, f.serve)
+func (f *follower) stream(w http.ResponseWriter) error {
+	err := wire.ServeSSE(w, f.Request, wire.SSEOptions{}, f.opt.Conns, f.serve)
 	if errors.Is(err, wire.ErrShutdown) {
 		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
 	}
@@ -22,6 +22,8 @@ func (f *follower) stream(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
+	// The context of the HTTP request may end before the stream does.
+	f.request = &request{Dialect: f.Dialect, ctx: ctx, caller: f.caller, records: f.records}
 	ping := func() error { return s.Write(ctx, f.ping()) }
 	// Clients have a timeout for the first bytes, and need the run's id to resume.
 	if f.pings {
@@ -32,7 +34,7 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 		return err
 	}
 	var buf []byte
-	err := f.followAll(ctx, func(items []stream.Item) (err error) {
+	err := f.followAll(func(items []stream.Item) (err error) {
 		buf = buf[:0]
 		for i := range items {
 			if buf, err = stream.AppendFrame(buf, &items[i]); err != nil {
@@ -56,7 +58,7 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 		return err
 	}
 	if chat.CodeOf(err) == chat.Internal && ctx.Err() == nil {
-		f.d.log.ErrorContext(ctx, "a stream failed", "session", f.conv.session, "err", err)
+		f.log.ErrorContext(ctx, "a stream failed", "session", f.conv.session, "err", err)
 	}
 	if buf, err = stream.AppendFrame(buf[:0], f.broken(ctx, err)); err != nil {
 		return err
@@ -66,10 +68,10 @@ func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
 
 // followAll follows the run, and then the run of a message that was sent with an answer. ping is called when the
 // followed run is known and after each heartbeat of silence.
-func (f *follower) followAll(ctx context.Context, show func([]stream.Item) error, ping func() error) error {
+func (f *follower) followAll(show func([]stream.Item) error, ping func() error) error {
 	for {
 		if f.run == nil {
-			if err := f.await(ctx, ping); err != nil {
+			if err := f.await(ping); err != nil {
 				return err
 			}
 			if f.pings && ping != nil {
@@ -78,10 +80,10 @@ func (f *follower) followAll(ctx context.Context, show func([]stream.Item) error
 				}
 			}
 		}
-		if err := f.follow(ctx, show, ping); err != nil {
+		if err := f.follow(show, ping); err != nil {
 			return err
 		}
-		if more, err := f.followNext(ctx); !more || err != nil {
+		if more, err := f.followNext(); !more || err != nil {
 			return err
 		}
 	}
@@ -91,7 +93,7 @@ func (f *follower) followAll(ctx context.Context, show func([]stream.Item) error
 func (f *follower) ping() []byte {
 	if f.pings {
 		b, err := stream.AppendFrame(nil, &stream.Item{
-			Kind: stream.KindPing, ID: "ping-" + newUUID(), Date: f.d.opt.Now(), Run: f.runID(), Seq: f.position(),
+			Kind: stream.KindPing, ID: "ping-" + newUUID(), Date: f.opt.Now(), Run: f.runID(), Seq: f.position(),
 		})
 		if err == nil {
 			return b
@@ -137,9 +139,9 @@ func (f *follower) broken(ctx context.Context, err error) stream.Failure {
 }
 
 // whole answers when the run has ended or waits for an answer.
-func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
+func (f *follower) whole(w http.ResponseWriter) error {
 	a := stream.Answer{Messages: []json.RawMessage{}}
-	err := f.followAll(r.Context(), func(items []stream.Item) error {
+	err := f.followAll(func(items []stream.Item) error {
 		for i := range items {
 			b, err := json.Marshal(&items[i])
 			if err != nil {
@@ -150,17 +152,17 @@ func (f *follower) whole(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}, nil)
 	if err != nil {
-		if r.Context().Err() != nil {
+		if f.ctx.Err() != nil {
 			return chat.Errorf(chat.Unavailable, "the client did not wait for the answer; the run goes on").Because(err)
 		}
 		return err
 	}
 	if reason := f.progress.End.Failed; reason != "" {
-		f.d.sendFailed(w, r, f.run.ID, reason)
+		f.sendFailed(w, f.run.ID, reason)
 		return nil
 	}
 	a.Stop, a.Usage = stream.Stop{Kind: stream.KindStop, Reason: f.progress.End.Reason}, f.usage()
-	f.d.http.Send(w, r, http.StatusOK, a)
+	f.http.Send(w, f.Request, http.StatusOK, a)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package letta
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
@@ -26,8 +25,8 @@ func (b *resumeBody) check() error {
 	return nil
 }
 
-func (d *Dialect) readResume(r *http.Request) (b resumeBody, err error) {
-	if err = d.read(r, &b); err == nil {
+func (q *request) readResume() (b resumeBody, err error) {
+	if err = q.read(&b); err == nil {
 		err = b.check()
 	}
 	return b, err
@@ -36,8 +35,8 @@ func (d *Dialect) readResume(r *http.Request) (b resumeBody, err error) {
 func (b *resumeBody) wantsPings() bool { return b.Pings == nil || *b.Pings }
 
 // follower returns a follower of a run from the position that the request names.
-func (b *resumeBody) follower(d *Dialect, c chat.Caller, run *run) *follower {
-	f := &follower{d: d, caller: c, conv: run.conv, run: run, tokens: run.options.Tokens, summaries: run.options.Compaction, pings: b.wantsPings()}
+func (b *resumeBody) follower(q *request, run *run) *follower {
+	f := &follower{request: q, conv: run.conv, run: run, tokens: run.options.Tokens, summaries: run.options.Compaction, pings: b.wantsPings()}
 	if b.After != nil {
 		f.after = chat.At(*b.After)
 	}
@@ -45,64 +44,63 @@ func (b *resumeBody) follower(d *Dialect, c chat.Caller, run *run) *follower {
 }
 
 // resumeRun resumes the stream of an active or completed run.
-func (d *Dialect) resumeRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.readResume(r)
+func (q *request) resumeRun(w http.ResponseWriter) error {
+	b, err := q.readResume()
 	if err != nil {
 		return err
 	}
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
+	run, err := q.loadRun(q.PathValue("run"))
 	if err != nil {
 		return err
 	}
-	return b.follower(d, c, run).stream(w, r)
+	return b.follower(q, run).stream(w)
 }
 
 // resumeConversation resumes the stream of a conversation's run: the one with an id, the one that answers an otid, or the
 // active one.
-func (d *Dialect) resumeConversation(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	ctx := r.Context()
-	b, err := d.readResume(r)
+func (q *request) resumeConversation(w http.ResponseWriter) error {
+	b, err := q.readResume()
 	if err != nil {
 		return err
 	}
-	cv, err := d.conversation(ctx, c, r.PathValue("conversation"), cmp.Or(b.AgentID, r.URL.Query().Get("agent_id")))
+	cv, err := q.conversation(q.PathValue("conversation"), cmp.Or(b.AgentID, q.Text("agent_id")))
 	if err != nil {
 		return err
 	}
 	var run *run
 	switch {
 	case b.RunID != "":
-		if run, err = d.loadRun(ctx, c, b.RunID); err == nil && run.session != cv.session {
+		if run, err = q.loadRun(b.RunID); err == nil && run.session != cv.session {
 			err = errNotFound("run", b.RunID)
 		}
 	case b.OTID != "":
 		var e *chat.Event
-		if e, err = d.sentWith(ctx, c, cv, b.OTID); err == nil && e == nil {
+		if e, err = q.sentWith(cv, b.OTID); err == nil && e == nil {
 			err = chat.Errorf(chat.NotFound, "nothing was sent to this conversation with the otid %q", clip(b.OTID))
 		}
 		if err != nil {
 			return err
 		}
-		f, err := d.attach(ctx, c, cv, &sendRequest{pings: b.wantsPings(), options: optionsOf(e)}, *e)
+		f, err := q.attach(cv, &sendRequest{pings: b.wantsPings(), options: optionsOf(e)}, *e)
 		if err != nil {
 			return err
 		}
 		if f.run == nil { // the message waits for its turn
-			return f.stream(w, r)
+			return f.stream(w)
 		}
 		run = f.run
 	default:
-		run, err = d.activeRun(ctx, c, cv)
+		run, err = q.activeRun(cv)
 	}
 	if err != nil {
 		return err
 	}
-	return b.follower(d, c, run).stream(w, r)
+	return b.follower(q, run).stream(w)
 }
 
 // activeRun returns the active run of a conversation.
-func (d *Dialect) activeRun(ctx context.Context, c chat.Caller, cv *conversation) (*run, error) {
-	st, err := d.opt.Sessions.State(ctx, c, cv.session)
+func (q *request) activeRun(cv *conversation) (*run, error) {
+	st, err := q.opt.Sessions.State(q.ctx, q.caller, cv.session)
 	if err != nil {
 		return nil, err
 	}
@@ -110,9 +108,9 @@ func (d *Dialect) activeRun(ctx context.Context, c chat.Caller, cv *conversation
 	if t == nil {
 		return nil, chat.Errorf(chat.Invalid, "No active runs found for this conversation.")
 	}
-	started, err := d.event(ctx, c, cv.session, t.Seq)
+	started, err := q.event(cv.session, t.Seq)
 	if err != nil {
 		return nil, err
 	}
-	return d.runIn(ctx, c, cv, started)
+	return q.runIn(cv, started)
 }

@@ -1,7 +1,6 @@
 package letta
 
 import (
-	"context"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -23,12 +22,12 @@ type run struct {
 var mainLine = ""
 
 // eventByID returns the session and the number of the event that an id was made from.
-func (d *Dialect) eventByID(ctx context.Context, c chat.Caller, kind, prefix, id string) (chat.Session, chat.Seq, error) {
+func (q *request) eventByID(kind, prefix, id string) (chat.Session, chat.Seq, error) {
 	parsed, ok := chat.ParseID(prefix, id)
 	if !ok {
 		return chat.Session{}, 0, errNotFound(kind, id)
 	}
-	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
+	sess, seq, err := q.opt.Sessions.ByID(q.ctx, q.caller, parsed)
 	if chat.CodeOf(err) == chat.NotFound {
 		err = errNotFound(kind, id)
 	}
@@ -36,27 +35,23 @@ func (d *Dialect) eventByID(ctx context.Context, c chat.Caller, kind, prefix, id
 }
 
 // loadRun returns the run with an id.
-func (d *Dialect) loadRun(ctx context.Context, c chat.Caller, id string) (*run, error) {
-	sess, seq, err := d.eventByID(ctx, c, "run", llm.RunPrefix, id)
+func (q *request) loadRun(id string) (*run, error) {
+	sess, seq, err := q.eventByID("run", llm.RunPrefix, id)
 	if err != nil {
 		return nil, err
 	}
-	e, err := d.event(ctx, c, sess.ID, seq)
+	e, err := q.event(sess.ID, seq)
 	if err != nil {
 		return nil, err
 	}
 	if _, ok := e.Body.(chat.TurnStarted); !ok || e.Workstream != mainLine {
 		return nil, errNotFound("run", id)
 	}
-	cv, err := d.conversationOf(ctx, c, &sess)
-	if err != nil {
-		return nil, err
-	}
-	return d.runIn(ctx, c, cv, e)
+	return q.runIn(q.conversationOf(&sess), e)
 }
 
 // runIn returns the run of a conversation that began with the given turn.started.
-func (d *Dialect) runIn(ctx context.Context, c chat.Caller, cv *conversation, started chat.Event) (*run, error) {
+func (q *request) runIn(cv *conversation, started chat.Event) (*run, error) {
 	b := started.Body.(chat.TurnStarted)
 	r := &run{
 		Run:     stream.Run{ID: llm.RunID(b.TurnID), Turn: b.TurnID, AgentID: cv.agentID, Conversation: cv.id, Started: started},
@@ -66,7 +61,7 @@ func (d *Dialect) runIn(ctx context.Context, c chat.Caller, cv *conversation, st
 		return r, nil
 	}
 	var err error
-	if r.Trigger, err = d.event(ctx, c, cv.session, b.Trigger); err != nil {
+	if r.Trigger, err = q.event(cv.session, b.Trigger); err != nil {
 		return nil, err
 	}
 	r.options = optionsOf(&r.Trigger)
@@ -86,8 +81,8 @@ func optionsOf(e *chat.Event) (o options) {
 	return o
 }
 
-func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
-	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
+func (q *request) event(id chat.SessionID, seq chat.Seq) (chat.Event, error) {
+	fact, err := q.opt.Sessions.Event(q.ctx, q.caller, id, seq)
 	if err != nil {
 		return chat.Event{}, err
 	}
@@ -95,8 +90,8 @@ func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, s
 }
 
 // completed returns the turn.completed of a run, nil while the run is active.
-func (d *Dialect) completed(ctx context.Context, c chat.Caller, r *run) (*chat.Event, error) {
-	for e, err := range d.opt.Sessions.Events(ctx, c, r.session, chat.Range{
+func (q *request) completed(r *run) (*chat.Event, error) {
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, r.session, chat.Range{
 		After: r.Started.Seq, Limit: 1, Types: []string{chat.TurnCompleted{}.Type()}, Workstream: &mainLine,
 	}) {
 		return &e, err
@@ -105,8 +100,8 @@ func (d *Dialect) completed(ctx context.Context, c chat.Caller, r *run) (*chat.E
 }
 
 // turnOfMessage returns the turn.started of the turn that took up a message, nil when no turn has.
-func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
+func (q *request) turnOfMessage(id chat.SessionID, message chat.Seq) (*chat.Event, error) {
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, id, chat.Range{
 		After: message, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type()},
 	}) {
 		if err != nil {
@@ -119,7 +114,7 @@ func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, id chat.Sess
 			}
 		case chat.TurnInput:
 			if slices.Contains(b.Sequences, message) {
-				return d.turnStarted(ctx, c, id, e.Turn)
+				return q.turnStarted(id, e.Turn)
 			}
 		}
 	}
@@ -127,7 +122,7 @@ func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, id chat.Sess
 }
 
 // turnStarted returns the turn.started of a turn, nil when the id is not one of a turn.
-func (d *Dialect) turnStarted(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
+func (q *request) turnStarted(id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
 	parsed, ok := chat.ParseID(chat.TurnPrefix, string(turn))
 	if !ok {
 		return nil, nil
@@ -136,7 +131,7 @@ func (d *Dialect) turnStarted(ctx context.Context, c chat.Caller, id chat.Sessio
 	if !ok {
 		return nil, nil
 	}
-	e, err := d.event(ctx, c, id, seq)
+	e, err := q.event(id, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -147,20 +142,16 @@ func (d *Dialect) turnStarted(ctx context.Context, c chat.Caller, id chat.Sessio
 }
 
 // runState is a run as clients see it.
-func (d *Dialect) runState(ctx context.Context, c chat.Caller, r *run) (map[string]any, error) {
-	end, err := d.completed(ctx, c, r)
+func (q *request) runState(r *run) (map[string]any, error) {
+	end, err := q.completed(r)
 	if err != nil {
 		return nil, err
 	}
-	st, err := d.opt.Sessions.State(ctx, c, r.session)
+	st, err := q.opt.Sessions.State(q.ctx, q.caller, r.session)
 	if err != nil {
 		return nil, err
 	}
-	records, err := d.recordsOf(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return r.state(end, st, records), nil
+	return r.state(end, st, q.records), nil
 }
 
 // state describes a run. end is its turn.completed, nil while it is active.
@@ -205,14 +196,14 @@ func (r *run) state(end *chat.Event, st *chat.State, records *record.Set) map[st
 }
 
 // runMessages returns the messages of a run, with the message that began it, and its agent.usage and turn.completed events.
-func (d *Dialect) runMessages(ctx context.Context, c chat.Caller, r *run) ([]llm.Message, []chat.Event, error) {
+func (q *request) runMessages(r *run) ([]llm.Message, []chat.Event, error) {
 	fold := llm.NewFold(r.conv.fold())
 	if r.Trigger.Seq > 0 {
 		fold.Apply(&r.Trigger)
 	}
 	fold.Apply(&r.Started)
 	var reports []chat.Event
-	for e, err := range d.opt.Sessions.Events(ctx, c, r.session, chat.Range{After: r.Started.Seq}) {
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, r.session, chat.Range{After: r.Started.Seq}) {
 		if err != nil {
 			return nil, nil, err
 		}

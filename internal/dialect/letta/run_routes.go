@@ -2,8 +2,6 @@ package letta
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -11,26 +9,12 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-func (d *Dialect) getRun(r *http.Request, c chat.Caller) (any, error) {
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return nil, err
-	}
-	return d.runState(r.Context(), c, run)
-}
+func (q *request) getRun(run *run) (any, error) { return q.runState(run) }
 
 // listRunMessages lists the messages of a run, the oldest first by default.
-func (d *Dialect) listRunMessages(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
-	list := q.messages("asc")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return nil, err
-	}
-	messages, _, err := d.runMessages(r.Context(), c, run)
+func (q *request) listRunMessages(run *run) (any, error) {
+	list := q.messagePage("asc")
+	messages, _, err := q.runMessages(run)
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +24,8 @@ func (d *Dialect) listRunMessages(r *http.Request, c chat.Caller) (any, error) {
 
 func messageID(m llm.Message) string { return m.ID }
 
-func (d *Dialect) getRunUsage(r *http.Request, c chat.Caller) (any, error) {
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return nil, err
-	}
-	_, reports, err := d.runMessages(r.Context(), c, run)
+func (q *request) getRunUsage(run *run) (any, error) {
+	_, reports, err := q.runMessages(run)
 	var u chat.Usage
 	for _, e := range reports {
 		if b, ok := e.Body.(chat.AgentUsage); ok {
@@ -109,8 +89,7 @@ func (f *runFilter) compare(x, y *chat.Event) int {
 // runStatuses are the statuses that a list of runs can be filtered by.
 var runStatuses = []string{"created", "running", "completed", "failed", "cancelled"}
 
-func (d *Dialect) listRuns(r *http.Request, c chat.Caller) (any, error) {
-	ctx, q := r.Context(), newQuery(r)
+func (q *request) listRuns() (any, error) {
 	page := q.page("desc", 100)
 	f := runFilter{statuses: q.All("statuses"), reason: q.Text("stop_reason"), active: q.Bool("active", false), asc: page.asc, limit: page.limit}
 	if q.Text("background") != "" {
@@ -125,20 +104,16 @@ func (d *Dialect) listRuns(r *http.Request, c chat.Caller) (any, error) {
 			q.Refuse("statuses", status, "it must be one of "+strings.Join(runStatuses, ", "))
 		}
 	}
-	agents, conversation := append(q.All("agent_ids"), q.All("agent_id")...), q.Text("conversation_id")
-	if err := q.err(); err != nil {
+	if err := f.setMarks(&page, q.loadRun); err != nil {
 		return nil, err
 	}
-	if err := f.setMarks(&page, func(id string) (*run, error) { return d.loadRun(ctx, c, id) }); err != nil {
-		return nil, err
-	}
-	conversations, err := d.selectConversations(ctx, c, agents, conversation, f.active)
+	conversations, err := q.selectConversations(append(q.All("agent_ids"), q.All("agent_id")...), q.Text("conversation_id"), f.active)
 	if err != nil {
 		return nil, err
 	}
 	var found []listedRun
 	for _, cv := range conversations {
-		list, err := d.runsOf(ctx, c, cv, &f)
+		list, err := q.runsOf(cv, &f)
 		if err != nil {
 			return nil, err
 		}
@@ -163,12 +138,8 @@ type listedRun struct {
 }
 
 // runsOf returns the first runs of a conversation that fit the filter, in the direction of reading.
-func (d *Dialect) runsOf(ctx context.Context, c chat.Caller, cv *conversation, f *runFilter) ([]listedRun, error) {
-	st, err := d.opt.Sessions.State(ctx, c, cv.session)
-	if err != nil {
-		return nil, err
-	}
-	records, err := d.recordsOf(ctx, c)
+func (q *request) runsOf(cv *conversation, f *runFilter) ([]listedRun, error) {
+	st, err := q.opt.Sessions.State(q.ctx, q.caller, cv.session)
 	if err != nil {
 		return nil, err
 	}
@@ -181,17 +152,17 @@ func (d *Dialect) runsOf(ctx context.Context, c chat.Caller, cv *conversation, f
 		if from != nil && f.compare(&started, from) <= 0 || to != nil && f.compare(&started, to) >= 0 {
 			return nil
 		}
-		run, err := d.runIn(ctx, c, cv, started)
+		run, err := q.runIn(cv, started)
 		if err != nil {
 			return err
 		}
-		if state := run.state(end, st, records); f.fits(state) {
+		if state := run.state(end, st, q.records); f.fits(state) {
 			out = append(out, listedRun{run, state})
 		}
 		return nil
 	}
 	var last *chat.Event // the event before, when it has no counterpart yet
-	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
 		Desc: f.newestFirst(), Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnCompleted{}.Type()},
 	}) {
 		if err != nil {

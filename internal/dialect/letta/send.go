@@ -3,7 +3,6 @@ package letta
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -15,140 +14,135 @@ import (
 	"github.com/parley-hq/parley/internal/llm"
 )
 
-func (d *Dialect) sendToAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	return d.sendTo(w, r, c, false, false)
-}
+func (q *request) sendToAgent(w http.ResponseWriter) error { return q.sendTo(w, false, false) }
 
-func (d *Dialect) streamAgent(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	return d.sendTo(w, r, c, true, true)
-}
+func (q *request) streamAgent(w http.ResponseWriter) error { return q.sendTo(w, true, true) }
 
 // sendTo sends messages to an agent's default conversation. streaming and fixed are those of readSend.
-func (d *Dialect) sendTo(w http.ResponseWriter, r *http.Request, c chat.Caller, streaming, fixed bool) error {
-	req, err := d.readSend(r, streaming, fixed)
+func (q *request) sendTo(w http.ResponseWriter, streaming, fixed bool) error {
+	req, err := q.readSend(streaming, fixed)
 	if err != nil {
 		return err
 	}
-	cv, err := d.defaultConversation(r.Context(), c, r.PathValue("agent"))
+	cv, err := q.defaultConversation(q.PathValue("agent"))
 	if err != nil {
 		return err
 	}
-	return d.sendAndRespond(w, r, c, cv, req)
+	return q.sendAndRespond(w, cv, req)
 }
 
-func (d *Dialect) sendToConversation(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	req, err := d.readSend(r, true, false)
+func (q *request) sendToConversation(w http.ResponseWriter) error {
+	req, err := q.readSend(true, false)
 	if err != nil {
 		return err
 	}
-	cv, err := d.conversation(r.Context(), c, r.PathValue("conversation"), cmp.Or(req.agentID, r.URL.Query().Get("agent_id")))
+	cv, err := q.conversation(q.PathValue("conversation"), cmp.Or(req.agentID, q.Text("agent_id")))
 	if err != nil {
 		return err
 	}
-	return d.sendAndRespond(w, r, c, cv, req)
+	return q.sendAndRespond(w, cv, req)
 }
 
 // sendAndRespond sends messages and answers with the run, as a stream or whole.
-func (d *Dialect) sendAndRespond(w http.ResponseWriter, r *http.Request, c chat.Caller, cv *conversation, req *sendRequest) error {
-	f, err := d.send(r.Context(), c, cv, req)
+func (q *request) sendAndRespond(w http.ResponseWriter, cv *conversation, req *sendRequest) error {
+	f, err := q.send(cv, req)
 	switch {
 	case err != nil:
 		return err
 	case req.stream:
-		return f.stream(w, r)
+		return f.stream(w)
 	}
-	return f.whole(w, r)
+	return f.whole(w)
 }
 
 // sendAsync sends messages and answers with the run.
-func (d *Dialect) sendAsync(r *http.Request, c chat.Caller) (any, error) {
-	ctx := r.Context()
-	req, err := d.readSend(r, true, true) // accepts the fields that only streams use
+func (q *request) sendAsync() (any, error) {
+	req, err := q.readSend(true, true) // accepts the fields that only streams use
 	if err != nil {
 		return nil, err
 	}
-	if err := d.checkCallback(req.callback); err != nil {
+	if err := q.checkCallback(req.callback); err != nil {
 		return nil, err
 	}
 	req.options.Background = true
-	cv, err := d.defaultConversation(ctx, c, r.PathValue("agent"))
+	cv, err := q.defaultConversation(q.PathValue("agent"))
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.send(ctx, c, cv, req)
+	f, err := q.send(cv, req)
 	if err != nil {
 		return nil, err
 	}
-	if err := f.await(ctx, nil); err != nil {
+	if err := f.await(nil); err != nil {
 		return nil, err
 	}
-	if err := d.addCallback(ctx, c, f.run, req.callback); err != nil {
+	if err := q.addCallback(f.run, req.callback); err != nil {
 		return nil, err
 	}
-	return d.runState(ctx, c, f.run)
+	return q.runState(f.run)
 }
 
 // send stores the messages of a request and returns a follower of the run that answers them.
-func (d *Dialect) send(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest) (*follower, error) {
-	if err := d.checkSend(c, cv, req); err != nil {
+func (q *request) send(cv *conversation, req *sendRequest) (*follower, error) {
+	if err := q.checkSend(cv, req); err != nil {
 		return nil, err
 	}
-	gate := d.gate(cv.session)
+	gate := q.gate(cv.session)
 	gate.Lock()
 	defer gate.Unlock()
-	st, err := d.opt.Sessions.State(ctx, c, cv.session)
+	st, err := q.opt.Sessions.State(q.ctx, q.caller, cv.session)
 	if err == nil {
-		err = c.May(&st.Session, chat.Answerer)
+		err = q.caller.May(&st.Session, chat.Answerer)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if req.approval != nil {
-		return d.decide(ctx, c, cv, req, st)
+		return q.decide(cv, req, st)
 	}
 	otid := req.messages[len(req.messages)-1].otid
 	line := st.Line(mainLine)
 	busy := line.Turn != nil || len(line.Queue) > 0
 	if busy {
 		// A client that lost the answer sends the message again.
-		e, err := d.sentWith(ctx, c, cv, otid)
+		e, err := q.sentWith(cv, otid)
 		if err == nil && e == nil && otid == "" && req.retry && line.Turn != nil {
-			e, err = d.repeated(ctx, c, cv, req, line.Turn.Trigger)
+			e, err = q.repeated(cv, req, line.Turn.Trigger)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if e != nil {
-			return d.attach(ctx, c, cv, req, *e)
+			return q.attach(cv, req, *e)
 		}
 	}
 	if p := openApproval(st); p != nil {
 		return nil, errPendingApproval(p, st)
 	}
 	if p := openQuestion(st); p != nil {
-		return d.reply(ctx, c, cv, req, p)
+		return q.reply(cv, req, p)
 	}
 	if busy && !cv.queues {
 		return nil, errBusy(line)
 	}
-	drafts, err := d.drafts(ctx, c, cv, req)
+	drafts, err := q.drafts(cv, req)
 	if err != nil {
 		return nil, err
 	}
-	events, err := d.opt.Sessions.Append(ctx, c, cv.session, drafts)
+	events, err := q.opt.Sessions.Append(q.ctx, q.caller, cv.session, drafts)
 	if err != nil {
 		return nil, errNotStored(otid, err)
 	}
-	return d.attach(ctx, c, cv, req, events[len(events)-1])
+	return q.attach(cv, req, events[len(events)-1])
 }
 
 // checkSend refuses requests that cannot be done in a conversation.
-func (d *Dialect) checkSend(c chat.Caller, cv *conversation, req *sendRequest) error {
+func (q *request) checkSend(cv *conversation, req *sendRequest) error {
 	if cv.answerer == chat.NoAgent {
 		return chat.Errorf(chat.Invalid, "this conversation has no agent that answers")
 	}
 	if req.model != "" {
-		name, err := d.answererNamed(c, req.model)
+		name, err := q.answererNamed(req.model)
 		if err != nil {
 			return err
 		}
@@ -183,11 +177,11 @@ func errBusy(line *chat.Line) error {
 }
 
 // drafts returns the drafts of a request's messages. Only the last one starts a turn.
-func (d *Dialect) drafts(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest) ([]chat.Draft, error) {
+func (q *request) drafts(cv *conversation, req *sendRequest) ([]chat.Draft, error) {
 	var out []chat.Draft
 	n := len(req.messages) - 1
 	for i := range req.messages {
-		if err := d.storeImages(ctx, c, cv.session, req.messages[i].content); err != nil {
+		if err := q.storeImages(cv.session, req.messages[i].content); err != nil {
 			return nil, err
 		}
 		if i < n {
@@ -243,13 +237,13 @@ const inlineImage = 32 << 10
 
 // storeImages stores large images as files. The name of a file is a hash of its content, so a repeated message stores the
 // same file again.
-func (d *Dialect) storeImages(ctx context.Context, c chat.Caller, id chat.SessionID, parts []llm.Part) error {
+func (q *request) storeImages(id chat.SessionID, parts []llm.Part) error {
 	for _, p := range parts {
 		img, ok := p.(*llm.Image)
 		if !ok || img.Source.Type != llm.SourceBase64 || len(img.Source.Data) <= inlineImage {
 			continue
 		}
-		if d.opt.Files == nil {
+		if q.opt.Files == nil {
 			return chat.Errorf(chat.TooLarge, "this server stores no files, and the image is too large to be stored without")
 		}
 		data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(img.Source.Data))
@@ -258,10 +252,10 @@ func (d *Dialect) storeImages(ctx context.Context, c chat.Caller, id chat.Sessio
 		}
 		sum := sha256.Sum256(data)
 		path := "letta/" + hex.EncodeToString(sum[:16])
-		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(data))); err != nil {
+		if err := q.opt.Sessions.MayStore(q.ctx, q.caller, id, int64(len(data))); err != nil {
 			return err
 		}
-		if _, err := d.opt.Files.Put(ctx, id, path, img.Source.MediaType, bytes.NewReader(data), d.opt.MaxArtifact); err != nil {
+		if _, err := q.opt.Files.Put(q.ctx, id, path, img.Source.MediaType, bytes.NewReader(data), q.opt.MaxArtifact); err != nil {
 			return err
 		}
 		img.Source = llm.ImageSource{Type: llm.SourceFile, FileID: path, MediaType: img.Source.MediaType, Detail: img.Source.Detail}
@@ -273,16 +267,16 @@ func (d *Dialect) storeImages(ctx context.Context, c chat.Caller, id chat.Sessio
 const recentSent = 1000
 
 // sentWith returns the newest message or answer that the caller sent with an otid, nil when there is none.
-func (d *Dialect) sentWith(ctx context.Context, c chat.Caller, cv *conversation, otid string) (*chat.Event, error) {
+func (q *request) sentWith(cv *conversation, otid string) (*chat.Event, error) {
 	if otid == "" {
 		return nil, nil
 	}
-	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
 		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
 			chat.UserMessage{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserInputResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
 		},
 	}) {
-		if err != nil || e.ClientID == otid && e.Actor.Same(c.Actor) {
+		if err != nil || e.ClientID == otid && e.Actor.Same(q.caller.Actor) {
 			return &e, err
 		}
 	}
@@ -290,8 +284,8 @@ func (d *Dialect) sentWith(ctx context.Context, c chat.Caller, cv *conversation,
 }
 
 // repeated returns the message that the running turn answers, when the request sends the same message again.
-func (d *Dialect) repeated(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, trigger chat.Seq) (*chat.Event, error) {
-	drafts, err := d.drafts(ctx, c, cv, req)
+func (q *request) repeated(cv *conversation, req *sendRequest, trigger chat.Seq) (*chat.Event, error) {
+	drafts, err := q.drafts(cv, req)
 	if err != nil {
 		return nil, err
 	}
@@ -299,8 +293,8 @@ func (d *Dialect) repeated(ctx context.Context, c chat.Caller, cv *conversation,
 	if err := last.Settle(); err != nil {
 		return nil, err
 	}
-	e, err := d.event(ctx, c, cv.session, trigger)
-	if err != nil || !e.Actor.Same(c.Actor) || e.Type != last.Type || !chat.SameJSON(e.Payload, last.Payload) {
+	e, err := q.event(cv.session, trigger)
+	if err != nil || !e.Actor.Same(q.caller.Actor) || e.Type != last.Type || !chat.SameJSON(e.Payload, last.Payload) {
 		return nil, err
 	}
 	return &e, nil
@@ -308,21 +302,21 @@ func (d *Dialect) repeated(ctx context.Context, c chat.Caller, cv *conversation,
 
 // attach returns a follower for a stored event: for a message, of the run that answers it; for an answer, of the rest of
 // the run that asked.
-func (d *Dialect) attach(ctx context.Context, c chat.Caller, cv *conversation, req *sendRequest, e chat.Event) (*follower, error) {
+func (q *request) attach(cv *conversation, req *sendRequest, e chat.Event) (*follower, error) {
 	f := &follower{
-		d: d, caller: c, conv: cv, message: e.Seq, tokens: req.options.Tokens, summaries: req.options.Compaction, pings: req.pings, kinds: req.kinds,
+		request: q, conv: cv, message: e.Seq, tokens: req.options.Tokens, summaries: req.options.Compaction, pings: req.pings, kinds: req.kinds,
 	}
 	var started *chat.Event
 	var err error
 	if _, ok := e.Body.(chat.UserMessage); ok {
-		started, err = d.turnOfMessage(ctx, c, cv.session, e.Seq)
+		started, err = q.turnOfMessage(cv.session, e.Seq)
 	} else {
 		// The response with the question ended at the question. Events since then, such as the return of another tool of
 		// the step, belong to this response.
-		if f.after, err = d.questionPosition(ctx, c, cv, &e); err != nil {
+		if f.after, err = q.questionPosition(cv, &e); err != nil {
 			return f, err
 		}
-		started, err = d.turnStarted(ctx, c, cv.session, e.Turn)
+		started, err = q.turnStarted(cv.session, e.Turn)
 		if err == nil && started == nil {
 			err = chat.Errorf(chat.Conflict, "the answered question does not belong to a run; the answer is stored")
 		}
@@ -330,14 +324,14 @@ func (d *Dialect) attach(ctx context.Context, c chat.Caller, cv *conversation, r
 	if err != nil || started == nil {
 		return f, err
 	}
-	f.run, err = d.runIn(ctx, c, cv, *started)
+	f.run, err = q.runIn(cv, *started)
 	return f, err
 }
 
 // questionPosition returns the last position of the question that an event answers.
-func (d *Dialect) questionPosition(ctx context.Context, c chat.Caller, cv *conversation, answer *chat.Event) (chat.At, error) {
+func (q *request) questionPosition(cv *conversation, answer *chat.Event) (chat.At, error) {
 	request := chat.AnswerOf(answer.Body)
-	for e, err := range d.opt.Sessions.Events(ctx, c, cv.session, chat.Range{
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
 		Before: answer.Seq, Desc: true, Workstream: &mainLine, Types: []string{
 			chat.AgentApprovalRequest{}.Type(), chat.AgentInputRequest{}.Type(), chat.AgentPermissionRequest{}.Type(), chat.TurnStarted{}.Type(),
 		},

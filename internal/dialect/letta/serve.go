@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/record"
 	"github.com/parley-hq/parley/internal/wire"
@@ -81,7 +80,7 @@ type Dialect struct {
 	gates [64]sync.Mutex // by session id: of several requests that send to a conversation, one decides at a time
 
 	callbacks chan pendingCallback // for Run
-	records   *record.Sets
+	sets      *record.Sets
 }
 
 // New returns the dialect.
@@ -105,7 +104,7 @@ func New(opt Options) *Dialect {
 		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
 		callbacks: make(chan pendingCallback, maxCallbacks),
 	}
-	d.records = d.newRecords()
+	d.sets = d.newSets()
 	return d
 }
 
@@ -114,51 +113,28 @@ func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
 	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
 }
 
-// endpoint is a handler that returns its answer.
-type endpoint func(r *http.Request, c chat.Caller) (any, error)
-
-// serve sends the answer of an endpoint as JSON.
-func (d *Dialect) serve(e endpoint) edge.Handler {
-	return func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-		v, err := e(r, c)
-		if err != nil {
-			return err
-		}
-		items, ok := v.([]stream.Item)
-		if !ok {
-			d.http.Send(w, r, http.StatusOK, v)
-			return nil
-		}
-		b, err := stream.MarshalList(items)
-		if err == nil {
-			edge.SendJSON(w, r, http.StatusOK, b)
-		}
-		return err
-	}
-}
-
 // Routes lists the routes of the dialect, below /v1 and /latest. Collections are served with and without a slash at the
 // end, because clients send both.
 func (d *Dialect) Routes() []wire.Route {
-	var routes []wire.Route
+	var list []wire.Route
 	for _, base := range []string{"/v1", "/latest"} {
 		for _, path := range []string{"/health", "/health/{$}"} {
 			health := d.http.Route("GET "+base+path, nil)
 			health.Public, health.Handler = true, http.HandlerFunc(d.health)
-			routes = append(routes, health)
+			list = append(list, health)
 		}
-		for _, r := range d.routes() {
+		for _, r := range routes() {
 			method, path, _ := strings.Cut(r.pattern, " ")
-			routes = append(routes, d.http.Route(method+" "+base+path, r.serve))
+			list = append(list, d.http.Route(method+" "+base+path, d.handle(r.serve)))
 			if short, collection := strings.CutSuffix(path, "/{$}"); collection {
-				routes = append(routes, d.http.Route(method+" "+base+short, r.serve))
+				list = append(list, d.http.Route(method+" "+base+short, d.handle(r.serve)))
 			}
 		}
 		for _, path := range families {
-			routes = append(routes, d.http.Route(base+path, d.notOffered))
+			list = append(list, d.http.Route(base+path, d.notOffered))
 		}
 	}
-	return routes
+	return list
 }
 
 // families are the paths of Letta's API. Requests below them that are not offered get an answer in the form that the
@@ -170,72 +146,72 @@ var families = []string{
 
 type route struct {
 	pattern string
-	serve   edge.Handler
+	serve   handler
 }
 
-func (d *Dialect) routes() []route {
+func routes() []route {
 	list := []route{
-		{"GET /models/{$}", d.serve(d.listModels)},
-		{"GET /models/embedding", d.serve(d.empty)},
-		{"GET /tags/{$}", d.serve(d.listTags)},
-		{"GET /tools/{$}", d.serve(d.empty)},
+		{"GET /models/{$}", reply((*request).listModels)},
+		{"GET /models/embedding", reply(empty)},
+		{"GET /tags/{$}", reply((*request).listTags)},
+		{"GET /tools/{$}", reply(empty)},
 
-		{"POST /agents/{$}", d.serve(d.createAgent)},
-		{"GET /agents/{$}", d.serve(d.listAgents)},
-		{"GET /agents/{agent}", d.serve(d.getAgent)},
-		{"PATCH /agents/{agent}", d.serve(d.updateAgent)},
-		{"DELETE /agents/{agent}", d.serve(d.deleteAgent)},
-		{"POST /agents/{agent}/recompile", d.serve(d.recompileAgent)},
-		{"GET /agents/{agent}/tools", d.serve(d.listAgentTools)},
-		{"GET /agents/{agent}/core-memory/blocks", d.serve(d.listBlocks)},
-		{"GET /agents/{agent}/core-memory/blocks/{label}", d.serve(d.getBlock)},
-		{"PATCH /agents/{agent}/core-memory/blocks/{label}", d.serve(d.updateBlock)},
-		{"PATCH /agents/{agent}/identities/attach/{id}", d.serve(d.attachIdentity)},
-		{"PATCH /agents/{agent}/identities/detach/{id}", d.serve(d.detachIdentity)},
+		{"POST /agents/{$}", reply((*request).createAgent)},
+		{"GET /agents/{$}", reply((*request).listAgents)},
+		{"GET /agents/{agent}", ofAgent((*request).getAgent)},
+		{"PATCH /agents/{agent}", ofOwnAgent((*request).updateAgent)},
+		{"DELETE /agents/{agent}", reply((*request).deleteAgent)},
+		{"POST /agents/{agent}/recompile", ofAgent((*request).recompileAgent)},
+		{"GET /agents/{agent}/tools", ofAgent((*request).listAgentTools)},
+		{"GET /agents/{agent}/core-memory/blocks", ofAgent((*request).listBlocks)},
+		{"GET /agents/{agent}/core-memory/blocks/{label}", ofAgent((*request).getBlock)},
+		{"PATCH /agents/{agent}/core-memory/blocks/{label}", ofOwnAgent((*request).updateBlock)},
+		{"PATCH /agents/{agent}/identities/attach/{id}", ofOwnAgent((*request).attachIdentity)},
+		{"PATCH /agents/{agent}/identities/detach/{id}", ofOwnAgent((*request).detachIdentity)},
 
-		{"POST /agents/{agent}/messages", d.sendToAgent},
-		{"POST /agents/{agent}/messages/stream", d.streamAgent},
-		{"POST /agents/{agent}/messages/async", d.serve(d.sendAsync)},
-		{"POST /agents/{agent}/messages/cancel", d.serve(d.cancelAgent)},
-		{"GET /agents/{agent}/messages", d.serve(d.listAgentMessages)},
-		{"PATCH /agents/{agent}/messages/{message}", d.immutable},
+		{"POST /agents/{agent}/messages", (*request).sendToAgent},
+		{"POST /agents/{agent}/messages/stream", (*request).streamAgent},
+		{"POST /agents/{agent}/messages/async", reply((*request).sendAsync)},
+		{"POST /agents/{agent}/messages/cancel", ofAgent((*request).cancelAgent)},
+		{"GET /agents/{agent}/messages", ofAgent((*request).listAgentMessages)},
+		{"PATCH /agents/{agent}/messages/{message}", (*request).immutable},
 
-		{"POST /conversations/{$}", d.serve(d.createConversation)},
-		{"GET /conversations/{$}", d.serve(d.listConversations)},
-		{"GET /conversations/{conversation}", d.serve(d.getConversation)},
-		{"PATCH /conversations/{conversation}", d.serve(d.updateConversation)},
-		{"DELETE /conversations/{conversation}", d.serve(d.deleteConversation)},
-		{"POST /conversations/{conversation}/messages", d.sendToConversation},
-		{"GET /conversations/{conversation}/messages", d.serve(d.listConversationMessages)},
-		{"POST /conversations/{conversation}/stream", d.resumeConversation},
-		{"POST /conversations/{conversation}/cancel", d.serve(d.cancelConversation)},
-		{"POST /conversations/{conversation}/fork", d.serve(d.forkConversation)},
-		{"POST /conversations/{conversation}/recompile", d.serve(d.recompileConversation)},
+		{"POST /conversations/{$}", reply((*request).createConversation)},
+		{"GET /conversations/{$}", reply((*request).listConversations)},
+		{"GET /conversations/{conversation}", ofConversation((*request).getConversation)},
+		{"PATCH /conversations/{conversation}", ofConversation((*request).updateConversation)},
+		{"DELETE /conversations/{conversation}", ofConversation((*request).deleteConversation)},
+		{"POST /conversations/{conversation}/messages", (*request).sendToConversation},
+		{"GET /conversations/{conversation}/messages", reply((*request).listConversationMessages)},
+		{"POST /conversations/{conversation}/stream", (*request).resumeConversation},
+		{"POST /conversations/{conversation}/cancel", reply((*request).cancelConversation)},
+		{"POST /conversations/{conversation}/fork", ofConversation((*request).forkConversation)},
+		{"POST /conversations/{conversation}/recompile", ofConversation((*request).recompileConversation)},
 
-		{"GET /runs/{$}", d.serve(d.listRuns)},
-		{"GET /runs/{run}", d.serve(d.getRun)},
-		{"GET /runs/{run}/messages", d.serve(d.listRunMessages)},
-		{"GET /runs/{run}/steps", d.serve(d.listRunSteps)},
-		{"GET /runs/{run}/usage", d.serve(d.getRunUsage)},
-		{"POST /runs/{run}/stream", d.resumeRun},
+		{"GET /runs/{$}", reply((*request).listRuns)},
+		{"GET /runs/{run}", ofRun((*request).getRun)},
+		{"GET /runs/{run}/messages", ofRun((*request).listRunMessages)},
+		{"GET /runs/{run}/steps", ofRun((*request).listRunSteps)},
+		{"GET /runs/{run}/usage", ofRun((*request).getRunUsage)},
+		{"POST /runs/{run}/stream", (*request).resumeRun},
 
-		{"GET /steps/{$}", d.serve(d.listSteps)},
-		{"GET /steps/{step}", d.serve(d.getStep)},
-		{"GET /steps/{step}/messages", d.serve(d.listStepMessages)},
-		{"GET /steps/{step}/metrics", d.serve(d.getStepMetrics)},
-		{"GET /steps/{step}/trace", d.serve(d.getStepTrace)},
+		{"GET /steps/{$}", reply((*request).listSteps)},
+		{"GET /steps/{step}", ofStep((*request).getStep)},
+		{"GET /steps/{step}/messages", ofStep((*request).listStepMessages)},
+		{"GET /steps/{step}/metrics", ofStep((*request).getStepMetrics)},
+		{"GET /steps/{step}/trace", ofStep((*request).getStepTrace)},
 
-		{"GET /messages/{$}", d.serve(d.listAllMessages)},
-		{"GET /messages/{message}", d.serve(d.getMessage)},
+		{"GET /messages/{$}", reply((*request).listAllMessages)},
+		{"GET /messages/{message}", reply((*request).getMessage)},
 	}
 	for _, kind := range []string{kindIdentity, kindGroup} {
-		p := &identityRoutes{d: d, kind: kind}
+		p := identityKind(kind)
 		path := "/" + map[string]string{kindIdentity: "identities", kindGroup: "groups"}[kind]
 		list = append(list,
-			route{"POST " + path + "/{$}", d.serve(p.create)}, route{"GET " + path + "/{$}", d.serve(p.list)}, route{"GET " + path + "/{id}", d.serve(p.get)},
-			route{"PATCH " + path + "/{id}", d.serve(p.update)}, route{"DELETE " + path + "/{id}", d.serve(p.remove)})
+			route{"POST " + path + "/{$}", reply(p.create)}, route{"GET " + path + "/{$}", reply(p.list)}, route{"GET " + path + "/{id}", reply(p.get)},
+			route{"PATCH " + path + "/{id}", reply(p.update)}, route{"DELETE " + path + "/{id}", reply(p.remove)})
 		if kind == kindIdentity {
-			list = append(list, route{"PUT " + path + "/{$}", d.serve(p.upsert)})
+			list = append(list, route{"PUT " + path + "/{$}", reply(p.upsert)})
 		}
 	}
 	return list
@@ -276,11 +252,11 @@ var advice = []struct{ below, end, text string }{
 }
 
 // empty answers with an empty list.
-func (d *Dialect) empty(*http.Request, chat.Caller) (any, error) { return []any{}, nil }
+func empty(*request) (any, error) { return []any{}, nil }
 
 // immutable refuses to change a message.
-func (d *Dialect) immutable(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+func (q *request) immutable(w http.ResponseWriter) error {
 	w.Header().Set("Allow", "GET")
-	d.http.Send(w, r, http.StatusMethodNotAllowed, errorBody{Detail: "Messages cannot be changed: the log of a conversation is never rewritten."})
+	q.http.Send(w, q.Request, http.StatusMethodNotAllowed, errorBody{Detail: "Messages cannot be changed: the log of a conversation is never rewritten."})
 	return nil
 }

@@ -2,8 +2,6 @@ package letta
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 	"time"
 
@@ -40,8 +38,8 @@ func (s *step) MarshalJSON() ([]byte, error) {
 }
 
 // steps returns the steps of a run. A usage report counts for the step that was the last one at its time.
-func (d *Dialect) steps(ctx context.Context, c chat.Caller, run *run) ([]*step, error) {
-	messages, reports, err := d.runMessages(ctx, c, run)
+func (q *request) steps(run *run) ([]*step, error) {
+	messages, reports, err := q.runMessages(run)
 	if err != nil {
 		return nil, err
 	}
@@ -84,17 +82,9 @@ func (d *Dialect) steps(ctx context.Context, c chat.Caller, run *run) ([]*step, 
 	return steps, nil
 }
 
-func (d *Dialect) listRunSteps(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
+func (q *request) listRunSteps(run *run) (any, error) {
 	page := q.page("desc", 100)
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	run, err := d.loadRun(r.Context(), c, r.PathValue("run"))
-	if err != nil {
-		return nil, err
-	}
-	steps, err := d.steps(r.Context(), c, run)
+	steps, err := q.steps(run)
 	if err != nil {
 		return nil, err
 	}
@@ -102,27 +92,23 @@ func (d *Dialect) listRunSteps(r *http.Request, c chat.Caller) (any, error) {
 }
 
 // findStep returns the step with an id.
-func (d *Dialect) findStep(ctx context.Context, c chat.Caller, id string) (*step, error) {
-	sess, seq, err := d.eventByID(ctx, c, "step", llm.StepPrefix, id)
+func (q *request) findStep(id string) (*step, error) {
+	sess, seq, err := q.eventByID("step", llm.StepPrefix, id)
 	if err != nil {
 		return nil, err
 	}
-	started, err := d.turnAt(ctx, c, sess.ID, seq)
+	started, err := q.turnAt(sess.ID, seq)
 	if err != nil {
 		return nil, err
 	}
 	if started == nil {
 		return nil, errNotFound("step", id)
 	}
-	cv, err := d.conversationOf(ctx, c, &sess)
+	run, err := q.runIn(q.conversationOf(&sess), *started)
 	if err != nil {
 		return nil, err
 	}
-	run, err := d.runIn(ctx, c, cv, *started)
-	if err != nil {
-		return nil, err
-	}
-	steps, err := d.steps(ctx, c, run)
+	steps, err := q.steps(run)
 	if err != nil {
 		return nil, err
 	}
@@ -136,28 +122,22 @@ func (d *Dialect) findStep(ctx context.Context, c chat.Caller, id string) (*step
 
 // turnAt returns the turn.started of the first turn with an event at or after a number. The id of a step has the number
 // at which the agent began to write, and a waiting message may be stored there.
-func (d *Dialect) turnAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (*chat.Event, error) {
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{After: seq - 1, Limit: 100, Workstream: &mainLine}) {
+func (q *request) turnAt(id chat.SessionID, seq chat.Seq) (*chat.Event, error) {
+	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, id, chat.Range{After: seq - 1, Limit: 100, Workstream: &mainLine}) {
 		if err != nil {
 			return nil, err
 		}
 		if e.Turn != "" {
-			return d.turnStarted(ctx, c, id, e.Turn)
+			return q.turnStarted(id, e.Turn)
 		}
 	}
 	return nil, nil
 }
 
-func (d *Dialect) getStep(r *http.Request, c chat.Caller) (any, error) {
-	return d.findStep(r.Context(), c, r.PathValue("step"))
-}
+func (q *request) getStep(s *step) (any, error) { return s, nil }
 
 // getStepMetrics answers with the start of a step; other times are not stored.
-func (d *Dialect) getStepMetrics(r *http.Request, c chat.Caller) (any, error) {
-	s, err := d.findStep(r.Context(), c, r.PathValue("step"))
-	if err != nil {
-		return nil, err
-	}
+func (q *request) getStepMetrics(s *step) (any, error) {
 	return map[string]any{
 		"id": s.id, "agent_id": s.run.AgentID, "run_id": s.run.ID, "step_start_ns": s.began().UnixNano(), "step_ns": nil,
 		"llm_request_start_ns": nil, "llm_request_ns": nil, "tool_execution_ns": nil, "provider_id": nil, "project_id": nil,
@@ -166,37 +146,22 @@ func (d *Dialect) getStepMetrics(r *http.Request, c chat.Caller) (any, error) {
 }
 
 // getStepTrace answers null: requests to providers are not stored.
-func (d *Dialect) getStepTrace(r *http.Request, c chat.Caller) (any, error) {
-	_, err := d.findStep(r.Context(), c, r.PathValue("step"))
-	return nil, err
-}
+func (q *request) getStepTrace(*step) (any, error) { return nil, nil }
 
-func (d *Dialect) listStepMessages(r *http.Request, c chat.Caller) (any, error) {
-	q := newQuery(r)
-	list := q.messages("asc")
-	if err := q.err(); err != nil {
-		return nil, err
-	}
-	s, err := d.findStep(r.Context(), c, r.PathValue("step"))
-	if err != nil {
-		return nil, err
-	}
+func (q *request) listStepMessages(s *step) (any, error) {
+	list := q.messagePage("asc")
 	page, err := pageOf(s.messages, &list.pageQuery, messageID, nil)
 	return list.items(page), err
 }
 
 // listSteps lists the steps of an agent's runs, or of the runs in recent conversations.
-func (d *Dialect) listSteps(r *http.Request, c chat.Caller) (any, error) {
-	ctx, q := r.Context(), newQuery(r)
-	page, agents, model := q.page("desc", 50), q.All("agent_id"), q.Text("model")
+func (q *request) listSteps() (any, error) {
+	page, model := q.page("desc", 50), q.Text("model")
 	from, to := q.Time("start_date"), q.Time("end_date")
 	none := q.Bool("has_feedback", false) || q.Text("feedback") != "" || len(q.All("trace_ids")) > 0 || len(q.All("tags")) > 0
-	if err := q.err(); err != nil {
-		return nil, err
-	}
 	f := runFilter{asc: page.asc, limit: page.limit}
 	err := f.setMarks(&page, func(id string) (*run, error) {
-		s, err := d.findStep(ctx, c, id)
+		s, err := q.findStep(id)
 		if err != nil {
 			return nil, err
 		}
@@ -208,11 +173,11 @@ func (d *Dialect) listSteps(r *http.Request, c chat.Caller) (any, error) {
 	if none { // steps have no feedback, traces and tags
 		return []*step{}, nil
 	}
-	conversations, err := d.selectConversations(ctx, c, agents, "", false)
+	conversations, err := q.selectConversations(q.All("agent_id"), "", false)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := d.stepsOf(ctx, c, conversations, &f)
+	steps, err := q.stepsOf(conversations, &f)
 	if err != nil {
 		return nil, err
 	}
@@ -223,20 +188,20 @@ func (d *Dialect) listSteps(r *http.Request, c chat.Caller) (any, error) {
 
 // stepsOf returns the steps of as many runs as a page can need, the oldest first. The runs that after and before name are
 // included.
-func (d *Dialect) stepsOf(ctx context.Context, c chat.Caller, conversations []*conversation, f *runFilter) ([]*step, error) {
+func (q *request) stepsOf(conversations []*conversation, f *runFilter) ([]*step, error) {
 	var runs []*run
 	for _, cv := range conversations {
 		for _, mark := range []*chat.Event{f.after, f.before} {
 			if mark == nil || mark.Session != cv.session {
 				continue
 			}
-			run, err := d.runIn(ctx, c, cv, *mark)
+			run, err := q.runIn(cv, *mark)
 			if err != nil {
 				return nil, err
 			}
 			runs = append(runs, run)
 		}
-		list, err := d.runsOf(ctx, c, cv, f)
+		list, err := q.runsOf(cv, f)
 		if err != nil {
 			return nil, err
 		}
@@ -250,7 +215,7 @@ func (d *Dialect) stepsOf(ctx context.Context, c chat.Caller, conversations []*c
 	runs = slices.CompactFunc(runs, func(x, y *run) bool { return x.ID == y.ID })
 	var out []*step
 	for _, run := range runs {
-		steps, err := d.steps(ctx, c, run)
+		steps, err := q.steps(run)
 		if err != nil {
 			return nil, err
 		}
