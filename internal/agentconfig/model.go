@@ -70,7 +70,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 			opt.Retries = -1
 		}
 	}
-	if err := opt.Validate(); err != nil && c.Effort != "" && !slices.Contains([]string{"low", "medium", "high"}, c.Effort) {
+	if c.Effort != "" && !slices.Contains([]string{"low", "medium", "high"}, c.Effort) {
 		bad("effort", "%q is not one of low, medium, high", c.Effort)
 	}
 	for _, field := range c.negative() {
@@ -110,7 +110,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return model.New(opt)
+	return model.New(opt), nil
 }
 
 // negative lists the fields that are below zero and must not be.

@@ -42,18 +42,6 @@ type instance struct {
 	turns sync.WaitGroup
 }
 
-// acquire returns the current instance, which is not closed before release is called. The instance is nil when the
-// fleet is closed.
-func (s *slot) acquire() (i *instance, release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.current == nil {
-		return nil, func() {}
-	}
-	s.current.turns.Add(1)
-	return s.current, s.current.turns.Done
-}
-
 // replace sets the agent of the slot and returns the instance before it.
 func (s *slot) replace(a agent.Agent) *instance {
 	s.mu.Lock()
@@ -66,60 +54,49 @@ func (s *slot) replace(a agent.Agent) *instance {
 	return old
 }
 
+// as calls f with the current agent if there is one and it has the methods of T. The agent is not closed before f returns.
+func as[T any](s *slot, f func(a T)) {
+	s.mu.Lock()
+	i := s.current
+	if i == nil {
+		s.mu.Unlock()
+		return
+	}
+	i.turns.Add(1)
+	defer i.turns.Done()
+	s.mu.Unlock()
+	if a, ok := i.Agent.(T); ok {
+		f(a)
+	}
+}
+
 // Answer lets the current agent answer the turn. A replaced agent answers its turns to their end.
 func (s *slot) Answer(ctx context.Context, turn *agent.Turn) error {
-	i, release := s.acquire()
-	defer release()
-	if i == nil {
-		return errors.New("the server is ending")
-	}
-	return i.Agent.Answer(ctx, turn)
+	err := errors.New("the server is ending")
+	as(s, func(a agent.Agent) { err = a.Answer(ctx, turn) })
+	return err
 }
 
 // Tools lists the tools of the current agent; known is false when it does not list them.
 func (s *slot) Tools(ctx context.Context) (tools []agent.ToolInfo, known bool) {
-	i, release := s.acquire()
-	defer release()
-	if i != nil {
-		if a, ok := i.Agent.(toolLister); ok {
-			return a.Tools(ctx)
-		}
-	}
-	return nil, false
+	as(s, func(a toolLister) { tools, known = a.Tools(ctx) })
+	return tools, known
 }
 
 // Servers lists the MCP servers of the current agent.
-func (s *slot) Servers(ctx context.Context) []agent.ToolServer {
-	i, release := s.acquire()
-	defer release()
-	if i != nil {
-		if a, ok := i.Agent.(serverLister); ok {
-			return a.Servers(ctx)
-		}
-	}
-	return nil
+func (s *slot) Servers(ctx context.Context) (all []agent.ToolServer) {
+	as(s, func(a serverLister) { all = a.Servers(ctx) })
+	return all
 }
 
 // Health is the result of the current agent's last health check.
-func (s *slot) Health() error {
-	i, release := s.acquire()
-	defer release()
-	if i != nil {
-		if a, ok := i.Agent.(healthy); ok {
-			return a.Health()
-		}
-	}
-	return nil
+func (s *slot) Health() (err error) {
+	as(s, func(a healthy) { err = a.Health() })
+	return err
 }
 
 // probe checks the health of the current agent.
-func (s *slot) probe(ctx context.Context) error {
-	i, release := s.acquire()
-	defer release()
-	if i != nil {
-		if a, ok := i.Agent.(prober); ok {
-			return a.Probe(ctx)
-		}
-	}
-	return nil
+func (s *slot) probe(ctx context.Context) (err error) {
+	as(s, func(a prober) { err = a.Probe(ctx) })
+	return err
 }

@@ -25,17 +25,14 @@ type Agent struct {
 }
 
 // New returns an agent. It opens no connections.
-func New(opt Options) (*Agent, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, err
-	}
+func New(opt Options) *Agent {
 	opt.fill()
 	a := &Agent{opt: opt, client: opt.Client}
 	if a.client == nil {
 		a.client = &http.Client{Transport: transport()}
 	}
 	a.endpoint = newEndpoint(&a.opt, a.client)
-	return a, nil
+	return a
 }
 
 // Answer answers a turn; see the package documentation.

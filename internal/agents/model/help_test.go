@@ -101,10 +101,7 @@ func newServer(t *testing.T, opt model.Options, script modeltest.Script) *testSe
 // start begins a process over the disk that dies after so many writes; 0 is never.
 func (w *testServer) start(writes int64) {
 	w.t.Helper()
-	a, err := model.New(w.opt)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	a := model.New(w.opt)
 	j, err := journal.Open("/data", journal.Options{FS: w.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
 	if err != nil {
 		w.t.Fatal(err)

@@ -1,20 +1,17 @@
 package model
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agents/tool"
 )
 
-// Options configure an agent. Model is required.
+// Options configure an agent. Model is required; package agentconfig checks the values.
 type Options struct {
 	Provider string                 // one of Providers; "" means OpenAI
 	Endpoint string                 // base URL; "" means the provider's own server
@@ -63,43 +60,14 @@ type Grants interface {
 // request.
 const maxPicture = 8 << 20
 
-// Validate returns all errors in the options.
-func (o *Options) Validate() error {
-	var errs []error
-	if o.Provider != "" && !slices.Contains(Providers, o.Provider) {
-		errs = append(errs, fmt.Errorf("provider %q is not one of %s", o.Provider, strings.Join(Providers, ", ")))
-	}
-	if o.Model == "" {
-		errs = append(errs, errors.New("model is missing"))
-	}
-	if o.Effort != "" && budgets[o.Effort] == 0 {
-		errs = append(errs, fmt.Errorf("effort %q is not one of low, medium, high", o.Effort))
-	}
-	return errors.Join(errs...)
-}
-
 func (o *Options) fill() {
-	if o.Provider == "" {
-		o.Provider = OpenAI
-	}
-	if o.Window == 0 {
-		o.Window = 128_000
-	}
-	if o.MaxSteps == 0 {
-		o.MaxSteps = 50
-	}
-	if o.Retries == 0 {
-		o.Retries = 4
-	}
-	if o.Backoff == 0 {
-		o.Backoff = time.Second
-	}
-	if o.Idle == 0 {
-		o.Idle = 2 * time.Minute
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 2 * time.Minute
-	}
+	o.Provider = cmp.Or(o.Provider, OpenAI)
+	o.Window = cmp.Or(o.Window, 128_000)
+	o.MaxSteps = cmp.Or(o.MaxSteps, 50)
+	o.Retries = cmp.Or(o.Retries, 4)
+	o.Backoff = cmp.Or(o.Backoff, time.Second)
+	o.Idle = cmp.Or(o.Idle, 2*time.Minute)
+	o.Timeout = cmp.Or(o.Timeout, 2*time.Minute)
 	if o.Key == nil {
 		o.Key = func() (string, error) { return "", nil }
 	}

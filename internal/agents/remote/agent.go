@@ -25,11 +25,8 @@ type Agent struct {
 	lastError error // of the last call; nil when it succeeded
 }
 
-// New checks the options and returns an agent. It does not connect.
+// New returns an agent. It does not connect.
 func New(opt Options) (*Agent, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, err
-	}
 	opt.fill()
 	u, err := url.Parse(opt.URL)
 	if err != nil {

@@ -1,13 +1,12 @@
 package remote
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -21,9 +20,6 @@ const (
 	AGUI   = "ag-ui"
 )
 
-// Protocols are the names of all protocols.
-var Protocols = []string{OpenAI, NDJSON, NeMo, AGUI}
-
 // What happens to a turn after a crash of the server.
 const (
 	RecoverSafe   = "safe"   // the endpoint is called again, unless a tool was used
@@ -31,7 +27,7 @@ const (
 	RecoverNever  = "never"  // the turn ends as interrupted
 )
 
-// Options configures an Agent. Protocol and URL are required.
+// Options configures an Agent. Protocol and URL are required; package agentconfig checks the values.
 type Options struct {
 	Protocol string
 	URL      string                 // of the endpoint
@@ -57,28 +53,6 @@ type Options struct {
 	Logger *slog.Logger                                                                                         // nil means none
 }
 
-// Validate reports all problems at once.
-func (o *Options) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !slices.Contains(Protocols, o.Protocol) {
-		bad("protocol %q is not one of %s", o.Protocol, strings.Join(Protocols, ", "))
-	}
-	if err := CheckURL(o.URL); err != nil {
-		errs = append(errs, err)
-	}
-	if o.Recover != "" && !slices.Contains([]string{RecoverSafe, RecoverAlways, RecoverNever}, o.Recover) {
-		bad("recover %q is not one of safe, always, never", o.Recover)
-	}
-	if o.Connect < 0 || o.Wait < 0 || o.Silence < 0 || o.Limit < 0 || o.Max < 0 {
-		bad("times and sizes cannot be negative")
-	}
-	if o.Socket && o.Protocol != NeMo {
-		bad("only nemo has a WebSocket")
-	}
-	return errors.Join(errs...)
-}
-
 // CheckURL checks the address of an endpoint.
 func CheckURL(s string) error {
 	u, err := url.Parse(s)
@@ -90,37 +64,18 @@ func CheckURL(s string) error {
 
 // fill sets the defaults.
 func (o *Options) fill() {
-	or := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
 	if o.Protocol == NeMo {
 		// NeMo sends its steps again for every token, and nothing while a tool runs.
-		or(&o.Silence, 10*time.Minute)
-		if o.Max == 0 {
-			o.Max = 256 << 20
-		}
+		o.Silence = cmp.Or(o.Silence, 10*time.Minute)
+		o.Max = cmp.Or(o.Max, 256<<20)
 	}
-	or(&o.Connect, 10*time.Second)
-	or(&o.Wait, 2*time.Minute)
-	or(&o.Silence, 2*time.Minute)
-	or(&o.Limit, time.Hour)
-	if o.Max == 0 {
-		o.Max = 16 << 20
-	}
-	switch {
-	case o.Retries == 0:
-		o.Retries = 2
-	case o.Retries < 0:
-		o.Retries = 0
-	}
-	switch {
-	case o.History == 0:
-		o.History = 100
-	case o.History < 0:
-		o.History = 1
-	}
+	o.Connect = cmp.Or(o.Connect, 10*time.Second)
+	o.Wait = cmp.Or(o.Wait, 2*time.Minute)
+	o.Silence = cmp.Or(o.Silence, 2*time.Minute)
+	o.Limit = cmp.Or(o.Limit, time.Hour)
+	o.Max = cmp.Or(o.Max, 16<<20)
+	o.Retries = max(cmp.Or(o.Retries, 2), 0)
+	o.History = max(cmp.Or(o.History, 100), 1)
 	if o.Recover == "" {
 		if o.Recover = RecoverSafe; o.Protocol == NDJSON {
 			o.Recover = RecoverAlways // the request names the attempt

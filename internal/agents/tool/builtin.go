@@ -39,11 +39,9 @@ func Builtin(names ...string) ([]Tool, error) {
 }
 
 // BuiltinNames lists the built-in tools.
-func BuiltinNames() []string { return names(slices.Concat(builtins, workstreams)) }
-
-func names(tools []Tool) []string {
+func BuiltinNames() []string {
 	var out []string
-	for _, t := range tools {
+	for _, t := range slices.Concat(builtins, workstreams) {
 		out = append(out, t.Name)
 	}
 	return out

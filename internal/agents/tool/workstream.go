@@ -81,9 +81,6 @@ var workstreams = []Tool{
 	},
 }
 
-// WorkstreamNames lists the tools for workstreams.
-func WorkstreamNames() []string { return names(workstreams) }
-
 // directive has the parameters of the tools that direct a workstream.
 type directive struct {
 	Workstream string `json:"workstream_id"`
