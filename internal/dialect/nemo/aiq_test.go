@@ -121,7 +121,7 @@ func TestAIQReattachesWhileSessionsChange(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{})
 	c := w.dial("?schema=aiq")
-	for i := range maxDeparted {
+	for i := range maxReattached {
 		c.send(aiqMessage(fmt.Sprint("other", i), "m1", "hi"))
 		c.until(isEnd)
 	}

@@ -66,25 +66,20 @@ func TestBrowserGetsFewFrames(t *testing.T) {
 func TestPositionBeforeUnload(t *testing.T) {
 	now := time.Now()
 	at := func(seq chat.Seq) position { return position{Base: seq} }
-	acks := func(took time.Duration) []ack {
-		var list []ack
-		for i := range 10 {
-			list = append(list, ack{now.Add(time.Duration(i-9) * 50 * time.Millisecond), took, at(chat.Seq(i))})
-		}
-		return list
-	}
 	for _, c := range []struct {
 		name string
-		acks []ack
+		ago  []time.Duration // acknowledgements of positions 1, 2, …; the page started at 99
 		want chat.Seq
 	}{
-		{"nothing was answered", nil, 99},
-		{"a quiet machine: 200 ms", acks(0), 5},
-		{"a busy one: twice the slowest answer more", acks(30 * time.Millisecond), 3},
-		{"a very busy one", acks(time.Second), 99},
-		{"all is old", []ack{{now.Add(-time.Minute), 0, at(5)}}, 5},
+		{"nothing was acknowledged", nil, 99},
+		{"all of it a moment ago", []time.Duration{300 * time.Millisecond, 0}, 99},
+		{"some of it a moment ago", []time.Duration{time.Second, 500 * time.Millisecond, 300 * time.Millisecond, 0}, 2},
+		{"all of it long ago", []time.Duration{2 * time.Minute, time.Minute}, 2},
 	} {
-		d := &delivery{acks: c.acks, beforeAcks: at(99)}
+		d := &delivery{acks: []ack{{at: at(99)}}}
+		for i, ago := range c.ago {
+			d.noteAck(now.Add(-ago), at(chat.Seq(i+1)))
+		}
 		if got := d.beforeUnload(now); got.Base != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got.Base, c.want)
 		}

@@ -28,8 +28,7 @@ type delivery struct {
 	unanswered   []sentPing // in order
 	written      position   // what was sent
 	acknowledged position   // what is known to have arrived
-	acks         []ack      // the latest acknowledgements of a browser, oldest first
-	beforeAcks   position   // what was acknowledged before them
+	acks         []ack      // of a browser: the first is older than unloadRewind, or where it started
 	final        bool       // the position was recorded; later pongs do not count
 }
 
@@ -37,7 +36,6 @@ type delivery struct {
 type sentPing struct {
 	ping uint64
 	at   position
-	sent time.Time
 }
 
 // appendUnit appends the frames of one event and a ping: before them where everything is read in one go, else one for
@@ -72,7 +70,7 @@ func (sub *subscription) appendPing(out []byte, at position) []byte {
 		sub.unanswered = sub.unanswered[:0]
 	}
 	n := sub.s.pingCount.Add(1)
-	sub.unanswered = append(sub.unanswered, sentPing{n, at, sub.s.d.opt.Now()})
+	sub.unanswered = append(sub.unanswered, sentPing{n, at})
 	return wire.AppendPingFrame(out, binary.BigEndian.AppendUint64(nil, n))
 }
 
@@ -113,7 +111,7 @@ func (sub *subscription) pong(ping uint64) {
 	last := sub.unanswered[n-1]
 	sub.unanswered = slices.Delete(sub.unanswered, 0, n)
 	if sub.s.isBrowser {
-		sub.noteAck(last)
+		sub.noteAck(sub.s.d.opt.Now(), last.at)
 	}
 	if !last.at.equal(sub.acknowledged) {
 		sub.acknowledged = last.at
@@ -151,46 +149,31 @@ func departureState(ctx context.Context) clientState {
 	return clientClosed
 }
 
-// A browser answers pings in a process of its own, also for frames that a page which is being unloaded never handles. So
-// a reloaded page continues a moment before its last acknowledgement: a word twice is better than a word lost. The
-// measurements with the toolkit's UI in Chromium are in docs/nemo.md.
-
-// unloadRewind is how long before the end of the connection an acknowledgement must have come to count after a reload. A
-// busy machine takes longer; it also answers pings more slowly, so twice the slowest ping of the last second is added.
-const unloadRewind = 200 * time.Millisecond
-
-// maxAcks bounds the acknowledgements that are kept; a browser gets fewer in unloadRewind.
-const maxAcks = 64
+// unloadRewind is how long before the end of the connection an acknowledgement must have come to count for a page that is
+// being reloaded. A browser answers pings in a process of its own, also for frames that such a page never handles: a word
+// twice is better than a word lost. The measurements are in docs/nemo.md.
+const unloadRewind = 400 * time.Millisecond
 
 // ack is an acknowledgement of a browser.
 type ack struct {
 	when time.Time
-	took time.Duration
 	at   position
 }
 
-// noteAck keeps an acknowledgement; the caller holds mu.
-func (sub *subscription) noteAck(p sentPing) {
-	if len(sub.acks) == maxAcks {
-		sub.beforeAcks = sub.acks[maxAcks/2-1].at
-		sub.acks = slices.Delete(sub.acks, 0, maxAcks/2)
-	}
-	now := sub.s.d.opt.Now()
-	sub.acks = append(sub.acks, ack{now, now.Sub(p.sent), p.at})
+// noteAck keeps an acknowledgement, and the last one before unloadRewind; the caller holds mu.
+func (d *delivery) noteAck(now time.Time, at position) {
+	d.acks = append(d.acks, ack{now, at})
+	d.dropOld(now)
 }
 
 // beforeUnload is the last position that a page has handled whose connection ended at that time; the caller holds mu.
 func (d *delivery) beforeUnload(end time.Time) position {
-	rewind := unloadRewind
-	for _, a := range d.acks {
-		if end.Sub(a.when) < time.Second {
-			rewind = max(rewind, unloadRewind+2*a.took)
-		}
+	d.dropOld(end)
+	return d.acks[0].at
+}
+
+func (d *delivery) dropOld(now time.Time) {
+	for len(d.acks) > 1 && now.Sub(d.acks[1].when) >= unloadRewind {
+		d.acks = d.acks[1:]
 	}
-	for _, a := range slices.Backward(d.acks) {
-		if end.Sub(a.when) >= rewind {
-			return a.at
-		}
-	}
-	return d.beforeAcks
 }

@@ -19,7 +19,7 @@ import (
 // to twice their size, so that not every change rewrites it.
 const maxPointFile = 4 << 20
 
-// pointFile keeps resume points over a restart or a kill: one line per change, the last line of a point counts. A lost
+// pointFile keeps resume points over a restart or a kill: one line per change, the last line of a key counts. A lost
 // line costs a repeated sentence, so there is no fsync. Lines contain no text and no session id. It is guarded by the
 // lock of resumePoints.
 type pointFile struct {
@@ -30,13 +30,13 @@ type pointFile struct {
 	rewriteAt int64
 }
 
-// savedPoint is one line: the position of a client, or that its point was removed.
+// savedPoint is one line.
 type savedPoint struct {
-	key   string
-	id    uint64
-	at    position
-	when  time.Time
-	state clientState
+	key     string
+	clients int // that share the position
+	at      position
+	when    time.Time
+	state   clientState
 }
 
 // openPointFile returns the file in dir, and the points that an earlier process left in it, in the order of their changes.
@@ -72,13 +72,8 @@ func parsePoint(line string) (p savedPoint, ok bool) {
 		return p, false
 	}
 	var err error
-	if p.id, err = strconv.ParseUint(fields[1], 10, 64); err != nil {
+	if p.clients, err = strconv.Atoi(fields[1]); err != nil {
 		return p, false
-	}
-	p.key = fields[0]
-	if fields[2] == "-" {
-		p.state = removed
-		return p, true
 	}
 	if p.at.Cursor, err = chat.ParseCursor(fields[2]); err != nil {
 		return p, false
@@ -91,15 +86,12 @@ func parsePoint(line string) (p savedPoint, ok bool) {
 		*seq = chat.Seq(n)
 	}
 	when, err := strconv.ParseInt(fields[6], 10, 64)
-	p.when, p.state = time.Unix(when, 0), clientState(fields[7])
+	p.key, p.when, p.state = fields[0], time.Unix(when, 0), clientState(fields[7])
 	return p, err == nil
 }
 
 func appendPoint(b []byte, p savedPoint) []byte {
-	line := fmt.Sprintf("%s %d - 0 0 0 0 - ", p.key, p.id)
-	if p.state != removed {
-		line = fmt.Sprintf("%s %d %s %d %d %d %d %s ", p.key, p.id, p.at.Cursor, p.at.Base, p.at.Held, p.at.Shown, p.when.Unix(), p.state)
-	}
+	line := fmt.Sprintf("%s %d %s %d %d %d %d %s ", p.key, p.clients, p.at.Cursor, p.at.Base, p.at.Held, p.at.Shown, p.when.Unix(), p.state)
 	return append(append(append(b, line...), checksum(line)...), '\n')
 }
 

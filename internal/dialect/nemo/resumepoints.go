@@ -1,7 +1,6 @@
 package nemo
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"log/slog"
@@ -45,7 +44,7 @@ func justBefore(seq chat.Seq) position {
 	return position{Cursor: chat.Cursor{Seq: seq - 1}, Base: seq}
 }
 
-// clientState is what a resume point says about its client; the values are in the file.
+// clientState is what a resume point says about its clients; the values are in the file.
 type clientState string
 
 // The states.
@@ -54,28 +53,58 @@ const (
 	connectionLost clientState = "left"
 	pageUnloaded   clientState = "parted" // the page was closed, or is being reloaded
 	clientClosed   clientState = "turned" // the client closed the connection itself
-	removed        clientState = "-"
 )
-
-// resumePoint is the position of one client in one session. Those of departed clients wait for the client to return.
-type resumePoint struct {
-	savedPoint
-	conversation string        // the client's own name of the session; "" after a restart
-	sub          *subscription // nil when the client has departed
-}
-
-// clients are the resume points of one identity and browser in one session.
-type clients struct {
-	live     []*resumePoint
-	departed []*resumePoint // oldest first
-}
 
 // Limits of what is remembered.
 const (
 	maxConversations = 20_000
-	maxDeparted      = 8 // per conversation: that many tabs can return
 	pointLifetime    = 24 * time.Hour
 )
+
+// How long a client can return while others of its conversation are connected: after its connection broke, and after it
+// closed, as a page does that is reloaded.
+const (
+	reconnectWindow = time.Minute
+	reloadWindow    = 15 * time.Second
+)
+
+// resumePoint is how far the clients of one identity and browser have read one session. Its tabs cannot be told apart, so
+// those that departed within one window share the lowest position among them, and none of them misses anything.
+type resumePoint struct {
+	live         []*subscription
+	departed     savedPoint // no clients when all have returned
+	conversation string     // the departed clients' name of the session; "" after a restart
+}
+
+// mayReturn reports whether departed clients may still return although others are connected.
+func (p *resumePoint) mayReturn(now time.Time) bool {
+	window := reloadWindow
+	if p.departed.state == connectionLost {
+		window = reconnectWindow
+	}
+	return p.departed.clients > 0 && now.Sub(p.departed.when) <= window
+}
+
+// saved is the line in the file: the lowest position of all clients that have one.
+func (p *resumePoint) saved(now time.Time) savedPoint {
+	s := p.departed
+	if len(p.live) == 0 {
+		return s
+	}
+	if s.state, s.when = connected, now; !p.mayReturn(now) {
+		s.clients = 0
+	}
+	for _, sub := range p.live {
+		if sub.saved.Base == 0 {
+			continue // it has none yet
+		}
+		if s.clients == 0 || sub.saved.before(s.at) {
+			s.at = sub.saved
+		}
+		s.clients++
+	}
+	return s
+}
 
 // resumePoints records who follows each conversation, and how far departed clients have read. NeMo's protocol has no
 // cursor, so this is the only way to continue where a client stopped.
@@ -84,27 +113,20 @@ type resumePoints struct {
 
 	mu              sync.Mutex
 	file            *pointFile
-	byKey           map[string]*clients
+	byKey           map[string]*resumePoint
 	waitingForStart map[subscriptionKey][]*subscription // of conversations that do not exist yet
-	lastID          uint64
 }
 
 func newResumePoints(dir string, now func() time.Time, log *slog.Logger) *resumePoints {
-	r := &resumePoints{now: now, byKey: map[string]*clients{}, waitingForStart: map[subscriptionKey][]*subscription{}}
+	r := &resumePoints{now: now, byKey: map[string]*resumePoint{}, waitingForStart: map[subscriptionKey][]*subscription{}}
 	file, saved := openPointFile(dir, log)
-	for _, p := range saved {
-		if p.state == connected {
-			p.state, p.when = connectionLost, now() // by the end of that process
+	for _, s := range saved {
+		if s.state == connected {
+			s.state, s.when = connectionLost, now() // by the end of that process
 		}
-		h := r.clientsOf(p.key)
-		h.departed = slices.DeleteFunc(h.departed, func(o *resumePoint) bool { return o.id == p.id })
-		if p.state != removed && now().Sub(p.when) < pointLifetime {
-			h.departed = append(h.departed, &resumePoint{savedPoint: p})
+		if now().Sub(s.when) < pointLifetime {
+			r.point(s.key).departed = s
 		}
-		r.lastID = max(r.lastID, p.id)
-	}
-	for _, h := range r.byKey {
-		slices.SortFunc(h.departed, func(a, b *resumePoint) int { return cmp.Compare(a.id, b.id) })
 	}
 	if r.file = file; file.path != "" {
 		if err := file.rewrite(r.all()); err != nil {
@@ -114,163 +136,90 @@ func newResumePoints(dir string, now func() time.Time, log *slog.Logger) *resume
 	return r
 }
 
-// all yields the points that are not too old.
+// all yields what the file must have.
 func (r *resumePoints) all() iter.Seq[savedPoint] {
 	return func(yield func(savedPoint) bool) {
-		for _, h := range r.byKey {
-			for _, list := range [][]*resumePoint{h.live, h.departed} {
-				for _, p := range list {
-					if r.now().Sub(p.when) < pointLifetime && !yield(p.savedPoint) {
-						return
-					}
-				}
+		for _, p := range r.byKey {
+			if s := p.saved(r.now()); s.clients > 0 && r.now().Sub(s.when) < pointLifetime && !yield(s) {
+				return
 			}
 		}
 	}
-}
-
-// set changes a point; the caller holds mu.
-func (r *resumePoints) set(p *resumePoint, at position, state clientState) {
-	p.at, p.state, p.when = at, state, r.now()
-	r.file.append(p.savedPoint, r.all())
 }
 
 // add adds a client that has nothing of the conversation yet.
 func (r *resumePoints) add(key string, sub *subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.attach(key, sub)
+	r.attach(r.point(key), sub)
 }
 
-// addSender adds a client that starts with a message of its own. The points of departed clients are removed: a
-// client that connects later starts with the running turn.
+// addSender adds a client that starts with a message of its own. What departed clients have read is forgotten: a client
+// that connects later starts with the running turn.
 func (r *resumePoints) addSender(key string, sub *subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.clientsOf(key)
-	for _, p := range h.departed {
-		r.set(p, p.at, removed)
-	}
-	h.departed = nil
-	r.attach(key, sub)
+	p := r.point(key)
+	p.departed.clients = 0
+	r.attach(p, sub)
 }
 
-// resume adds a client that returns, and gives it the position of a departed one. Connections that do not answer are
+// resume adds a client that returns, and gives it the position of the departed ones. Connections that do not answer are
 // closed first. While others are connected and none departed lately, the client is a new tab and has no position.
 func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription) (at position, ok bool) {
 	r.closeStale(key, sub.s)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var old *resumePoint
-	if ctx.Err() == nil {
-		old, at = r.clientsOf(key).takeOver(r.now())
+	p := r.point(key)
+	if ok = ctx.Err() == nil && p.departed.clients > 0 && (len(p.live) == 0 || p.mayReturn(r.now())); ok {
+		p.departed.clients--
+		at, sub.saved = p.departed.at, p.departed.at
 	}
-	r.attach(key, sub)
-	if old == nil {
-		return at, false
-	}
-	r.set(sub.point, at, connected) // before the old point is removed: a kill in between must not lose both
-	r.set(old, at, removed)
-	return at, true
+	r.attach(p, sub)
+	return at, ok
 }
 
-// attach adds a client; the caller holds mu.
-func (r *resumePoints) attach(key string, sub *subscription) {
-	h := r.clientsOf(key)
-	r.lastID++
-	sub.point = &resumePoint{savedPoint: savedPoint{key: key, id: r.lastID, when: r.now(), state: connected}, conversation: sub.enc.conversation, sub: sub}
-	h.live = append(h.live, sub.point)
+// attach adds a client; the caller holds mu. A new tab has no position until it is saved.
+func (r *resumePoints) attach(p *resumePoint, sub *subscription) {
+	sub.point = p
+	p.live = append(p.live, sub)
 }
 
 // save records how far a connected client has read.
 func (r *resumePoints) save(sub *subscription, at position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.set(sub.point, at, connected)
+	sub.saved = at
+	r.file.append(sub.point.saved(r.now()), r.all())
 }
-
-// sameOutage is how close in time connections end that one cause ends.
-const sameOutage = 5 * time.Second
 
 // depart records where a client stopped whose connection has ended.
 func (r *resumePoints) depart(sub *subscription, at position, state clientState) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, h := sub.point, r.clientsOf(sub.point.key)
-	r.set(p, at, state)
-	p.sub = nil
-	h.live = slices.DeleteFunc(h.live, func(o *resumePoint) bool { return o == p })
-	h.departed = append(h.departed, p)
-	for len(h.departed) > maxDeparted {
-		oldest, next := h.departed[0], h.departed[1]
-		h.departed = h.departed[1:]
-		// Tabs of one outage all continue from the lowest position among them; the next point replaces the removed one.
-		if next.when.Sub(oldest.when) <= sameOutage && oldest.at.before(next.at) {
-			next.at = oldest.at
-			r.file.append(next.savedPoint, r.all())
-		}
-		r.set(oldest, oldest.at, removed)
+	p, now := sub.point, r.now()
+	p.live = slices.DeleteFunc(p.live, func(o *subscription) bool { return o == sub })
+	if !p.mayReturn(now) {
+		p.departed.clients = 0
 	}
+	if p.departed.clients == 0 || at.before(p.departed.at) {
+		p.departed.at = at
+	}
+	p.departed.clients++
+	p.departed.when, p.departed.state = now, state
+	p.conversation = sub.enc.conversation
+	r.file.append(p.saved(now), r.all())
 }
 
-// How long a client can return while others of its conversation are connected: after its connection broke, and after it
-// closed, as a page does that is reloaded.
-const (
-	reconnectWindow = time.Minute
-	reloadWindow    = 15 * time.Second
-)
-
-func (p *resumePoint) returnWindow() time.Duration {
-	if p.state == connectionLost {
-		return reconnectWindow
-	}
-	return reloadWindow
-}
-
-// lastDeparted returns the client that departed last if it may still return, else nil.
-func (h *clients) lastDeparted(now time.Time) *resumePoint {
-	if len(h.departed) == 0 {
-		return nil
-	}
-	last := h.departed[len(h.departed)-1]
-	if len(h.live) > 0 && now.Sub(last.when) > last.returnWindow() {
-		return nil
-	}
-	return last
-}
-
-// takeOver takes the point of a client that may return, nil when there is none. Tabs cannot be told apart, so those that
-// one outage disconnected all continue from the lowest position among them, and none of them misses anything.
-func (h *clients) takeOver(now time.Time) (*resumePoint, position) {
-	last := h.lastDeparted(now)
-	if last == nil {
-		return nil, position{}
-	}
-	highest, at := last, last.at
-	for _, p := range h.departed {
-		if last.when.Sub(p.when) > sameOutage {
-			continue
-		}
-		if p.at.before(at) {
-			at = p.at
-		}
-		if highest.at.before(p.at) {
-			highest = p
-		}
-	}
-	h.departed = slices.DeleteFunc(h.departed, func(p *resumePoint) bool { return p == highest })
-	return highest, at
-}
-
-// clientsOf returns the clients of a conversation. To make room it forgets conversations without a connected client.
-func (r *resumePoints) clientsOf(key string) *clients {
-	h := r.byKey[key]
-	if h != nil {
-		return h
+// point returns the resume point of a conversation. To make room it forgets conversations without a connected client.
+func (r *resumePoints) point(key string) *resumePoint {
+	p := r.byKey[key]
+	if p != nil {
+		return p
 	}
 	if len(r.byKey) >= maxConversations {
-		for old, h := range r.byKey {
-			if len(h.live) == 0 {
+		for old, p := range r.byKey {
+			if len(p.live) == 0 {
 				delete(r.byKey, old)
 			}
 			if len(r.byKey) < maxConversations*9/10 {
@@ -278,19 +227,19 @@ func (r *resumePoints) clientsOf(key string) *clients {
 			}
 		}
 	}
-	h = &clients{}
-	r.byKey[key] = h
-	return h
+	p = &resumePoint{departed: savedPoint{key: key}}
+	r.byKey[key] = p
+	return p
 }
 
 // closeStale closes the connections of a conversation that do not answer a ping, other than s.
 func (r *resumePoints) closeStale(key string, s *socket) {
 	r.mu.Lock()
 	var others []*socket
-	if h := r.byKey[key]; h != nil {
-		for _, p := range h.live {
-			if p.sub.s != s {
-				others = append(others, p.sub.s)
+	if p := r.byKey[key]; p != nil {
+		for _, sub := range p.live {
+			if sub.s != s {
+				others = append(others, sub.s)
 			}
 		}
 	}
@@ -311,16 +260,12 @@ func (r *resumePoints) closeStale(key string, s *socket) {
 func (r *resumePoints) lostConversation(key string, sess chat.Session) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := r.byKey[key]
-	if h == nil {
-		return ""
-	}
-	last := h.lastDeparted(r.now())
+	p := r.byKey[key]
 	switch {
-	case last == nil || last.state == clientClosed || r.now().Sub(last.when) > last.returnWindow():
+	case p == nil || p.departed.state == clientClosed || !p.mayReturn(r.now()):
 		return ""
-	case last.conversation != "":
-		return last.conversation
+	case p.conversation != "":
+		return p.conversation
 	case strings.HasPrefix(string(sess.ID), "s-"):
 		return "" // the server made this id: the client has another name for it, which was lost in the restart
 	}

@@ -67,7 +67,7 @@ func TestOnlyClientResumesMuchLater(t *testing.T) {
 }
 
 func TestResumePointsAreBounded(t *testing.T) {
-	dir, now := t.TempDir(), time.Now()
+	now := time.Now()
 	r := openPoints("", &now)
 	const followed = 100
 	for i := range followed {
@@ -89,74 +89,76 @@ func TestResumePointsAreBounded(t *testing.T) {
 			t.Errorf("number %d has a connected client and was forgotten", i)
 		}
 	}
-	r = openPoints(dir, &now)
-	for range 3 * maxDeparted {
-		visit(r, "k")
-	}
-	for name, r := range map[string]*resumePoints{"at once": r, "after a restart": openPoints(dir, &now)} {
-		if n := len(r.byKey["k"].departed); n != maxDeparted {
-			t.Errorf("%s: %d points of one conversation", name, n)
-		}
-	}
 }
 
-func TestTakeOver(t *testing.T) {
-	now := time.Now()
+func TestDepartedClientsResume(t *testing.T) {
 	at := func(seq chat.Seq, bytes int) position {
-		return position{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}}
+		return position{Cursor: chat.Cursor{Seq: seq, Blocks: []chat.Mark{{Block: "b", Bytes: bytes}}}, Base: 1}
 	}
-	point := func(p position, ago time.Duration, state clientState) *resumePoint {
-		return &resumePoint{savedPoint: savedPoint{at: p, when: now.Add(-ago), state: state}}
+	type departure struct {
+		at    position
+		ago   time.Duration
+		state clientState
 	}
 	for _, c := range []struct {
 		name     string
 		live     int
-		departed []*resumePoint
+		departed []departure
 		want     []position // of those that return, one after the other
 	}{
 		{name: "nobody departed"},
-		{name: "one, long ago", departed: []*resumePoint{point(at(3, 0), time.Hour, clientClosed)}, want: []position{at(3, 0)}},
-		{name: "long ago, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), time.Hour, clientClosed)}},
-		{name: "broke a moment ago, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), 50*time.Second, connectionLost)}, want: []position{at(3, 0)}},
-		{name: "unloaded too long ago for a reload, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), 50*time.Second, pageUnloaded)}},
-		{name: "unloaded a moment ago, others are connected", live: 1, departed: []*resumePoint{point(at(3, 0), 5*time.Second, pageUnloaded)}, want: []position{at(3, 0)}},
+		{name: "one, long ago", departed: []departure{{at(3, 0), time.Hour, clientClosed}}, want: []position{at(3, 0)}},
+		{name: "long ago, others are connected", live: 1, departed: []departure{{at(3, 0), time.Hour, clientClosed}}},
+		{name: "broke a moment ago, others are connected", live: 1, departed: []departure{{at(3, 0), 50 * time.Second, connectionLost}}, want: []position{at(3, 0)}},
+		{name: "unloaded too long ago for a reload, others are connected", live: 1, departed: []departure{{at(3, 0), 50 * time.Second, pageUnloaded}}},
+		{name: "unloaded a moment ago, others are connected", live: 1, departed: []departure{{at(3, 0), 5 * time.Second, pageUnloaded}}, want: []position{at(3, 0)}},
 		{
 			name:     "three in one outage",
-			departed: []*resumePoint{point(at(3, 9), 0, connectionLost), point(at(3, 5), 0, connectionLost), point(at(4, 0), 0, connectionLost)},
+			departed: []departure{{at(3, 9), 0, connectionLost}, {at(3, 5), 0, connectionLost}, {at(4, 0), 0, connectionLost}},
 			want:     []position{at(3, 5), at(3, 5), at(3, 5)},
 		},
 		{
 			name:     "one long before the other",
-			departed: []*resumePoint{point(at(2, 9), time.Minute, connectionLost), point(at(3, 5), 0, connectionLost)},
-			want:     []position{at(3, 5), at(2, 9)},
+			departed: []departure{{at(2, 9), 2 * time.Minute, connectionLost}, {at(3, 5), 0, connectionLost}},
+			want:     []position{at(3, 5)},
 		},
 	} {
-		h := &clients{departed: c.departed, live: make([]*resumePoint, c.live)}
-		for i := 0; ; i++ {
-			p, got := h.takeOver(now)
-			if p == nil || i == len(c.want) {
-				if p != nil || i < len(c.want) {
-					t.Errorf("%s: %d resume, then %v", c.name, i, p)
-				}
-				break
+		now := time.Now()
+		r := openPoints("", &now)
+		for range c.live {
+			tab := &subscription{}
+			r.add("k", tab)
+			r.save(tab, at(9, 0))
+		}
+		end := now
+		for _, d := range c.departed {
+			tab := &subscription{}
+			r.add("k", tab)
+			now = end.Add(-d.ago)
+			r.depart(tab, d.at, d.state)
+		}
+		now = end
+		for i, want := range c.want {
+			if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(want) {
+				t.Errorf("%s: number %d gets %v, want %v", c.name, i, got, want)
 			}
-			if !got.equal(c.want[i]) {
-				t.Errorf("%s: number %d gets %v, want %v", c.name, i, got, c.want[i])
-			}
+		}
+		if got, ok := r.resume(t.Context(), "k", &subscription{}); ok {
+			t.Errorf("%s: another one gets %v", c.name, got)
 		}
 	}
 }
 
-// More tabs than points are kept for disconnect in one outage: all that return continue from the lowest position.
+// Many tabs disconnect in one outage: all that return continue from the lowest position, also after a restart.
 func TestManyTabsInOneOutage(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	r := openPoints(dir, &now)
 	before := &subscription{} // it departed long before them
 	r.add("k", before)
 	r.depart(before, positionAt(1), connectionLost)
-	now = now.Add(time.Minute)
+	now = now.Add(2 * reconnectWindow)
 	var tabs []*subscription
-	for range maxDeparted + 4 {
+	for range 12 {
 		tab := &subscription{}
 		r.add("k", tab)
 		tabs = append(tabs, tab)
@@ -169,7 +171,7 @@ func TestManyTabsInOneOutage(t *testing.T) {
 		r.depart(tab, positionAt(seq), connectionLost)
 	}
 	for name, r := range map[string]*resumePoints{"at once": r, "after a restart": openPoints(dir, &now)} {
-		for i := range maxDeparted {
+		for i := range tabs {
 			if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(3)) {
 				t.Errorf("%s: number %d resumes at %v, %t", name, i, got, ok)
 			}

@@ -72,7 +72,7 @@ type Dialect struct {
 	log             *slog.Logger
 }
 
-// New returns the dialect. An unknown schema means the default one; see Validate.
+// New returns the dialect. An unknown schema means the default one.
 func New(opt Options) *Dialect {
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
@@ -113,14 +113,6 @@ func New(opt Options) *Dialect {
 	d.openAI = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: openAIError, Log: log}
 	d.points = newResumePoints(opt.Dir, opt.Now, log)
 	return d
-}
-
-// Validate reports what is wrong with the options.
-func (o Options) Validate() error {
-	if schemaByName[o.Schema] == nil {
-		return chat.Errorf(chat.Invalid, "the NeMo schema %q is not one of nemo, documented, agentiq, aiq", o.Schema)
-	}
-	return nil
 }
 
 func randomID() string {

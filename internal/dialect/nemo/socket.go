@@ -298,7 +298,7 @@ func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 // reattach follows the conversations that this identity and browser lost when a connection broke or a page was reloaded
 // a moment ago. A client that closed its connection itself has switched to another conversation.
 func (s *socket) reattach(ctx context.Context, c chat.Caller) {
-	page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxDeparted})
+	page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxReattached})
 	if err != nil {
 		s.d.log.WarnContext(ctx, "lost conversations could not be found", "err", err)
 		return
@@ -311,6 +311,9 @@ func (s *socket) reattach(ctx context.Context, c chat.Caller) {
 		}
 	}
 }
+
+// maxReattached is how many of the latest conversations reattach looks at.
+const maxReattached = 8
 
 func (s *socket) resumeKey(c chat.Caller, id chat.SessionID) string {
 	return derivedID(c.In()+"\x00"+c.Actor.Key()+"\x00"+s.browserID, string(id))

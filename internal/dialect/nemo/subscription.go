@@ -25,6 +25,7 @@ type subscription struct {
 	since       chat.At
 	stopWaiting func() // for the start of the conversation
 	point       *resumePoint
+	saved       position // what the resume point has of it; belongs to resumePoints
 
 	fold         *fold // this and the next two belong to its goroutine
 	body         []byte
@@ -130,7 +131,7 @@ func (sub *subscription) start(ctx context.Context) (chat.Start, error) {
 	if sub.s.schema.wholeTexts {
 		sub.keptPrompt = at.Shown // the AI-Q UI keeps prompts itself and would show a second one
 	}
-	sub.beforeAcks, sub.written, sub.acknowledged = at, at, at
+	sub.written, sub.acknowledged, sub.acks = at, at, []ack{{at: at}}
 	sub.mu.Unlock()
 	sub.lastPosition = at
 	sub.s.d.points.save(sub, at)

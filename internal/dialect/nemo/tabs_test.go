@@ -110,8 +110,8 @@ func TestWaitingTabGetsConversationFromStart(t *testing.T) {
 	}
 }
 
-// lookout tells when a session is looked for, and when in vain. Who looks has to
-// wait for leave, if there is such a channel.
+// lookout signals when a session is looked up, and when it is not found. A lookup waits
+// for leave, if there is such a channel.
 type lookout struct {
 	*session.Sessions
 	looks, missed chan struct{}
@@ -217,7 +217,7 @@ func TestResumePointAfterEndOfLog(t *testing.T) {
 	w.waitDeparted(1)
 	w.dialect.points.mu.Lock()
 	for _, h := range w.dialect.points.byKey {
-		h.departed[0].at.Cursor.Seq = 1000
+		h.departed.at.Cursor.Seq = 1000
 	}
 	w.dialect.points.mu.Unlock()
 	if got := textOf(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
@@ -225,19 +225,19 @@ func TestResumePointAfterEndOfLog(t *testing.T) {
 	}
 }
 
-// waitDeparted waits until so many places are left behind.
+// waitDeparted waits until so many clients have departed.
 func (w *testServer) waitDeparted(n int) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
 	defer cancel()
 	for have := 0; have < n; runtime.Gosched() {
 		if ctx.Err() != nil {
-			w.t.Fatalf("%d places are left behind, want %d", have, n)
+			w.t.Fatalf("%d clients have departed, want %d", have, n)
 		}
 		have = 0
 		w.dialect.points.mu.Lock()
 		for _, h := range w.dialect.points.byKey {
-			have += len(h.departed)
+			have += h.departed.clients
 		}
 		w.dialect.points.mu.Unlock()
 	}
