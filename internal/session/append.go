@@ -159,11 +159,7 @@ func (r *sequencer) earlier(ctx context.Context, actor chat.Actor, clientID stri
 	if key.Digest != digest {
 		return nil, errReused(clientID, key.Seq)
 	}
-	fact, err := r.sessions.log.Get(ctx, r.id, key.Seq)
-	if err != nil {
-		return nil, err
-	}
-	e, err := fact.Event()
+	e, err := r.sessions.event(ctx, r.id, key.Seq)
 	return &e, err
 }
 
@@ -322,7 +318,7 @@ func (d *decision) finishes(draft *chat.Draft, turn chat.TurnID) error {
 	if t, _ := d.state.TurnOf(turn); t != nil && t.Finished(block) {
 		return errFinished(block)
 	}
-	open := d.block(block)
+	open := blockIn(d.blocks, block)
 	if open == nil {
 		return nil
 	}

@@ -83,9 +83,7 @@ func (d *decision) complete() {
 	d.addSystem(body, "", "")
 }
 
-// block returns the open block with an id, or nil.
-func (d *decision) block(id chat.BlockID) *chat.Block { return blockIn(d.blocks, id) }
-
+// blockIn returns the block with an id, or nil.
 func blockIn(blocks []chat.Block, id chat.BlockID) *chat.Block {
 	if i := slices.IndexFunc(blocks, func(b chat.Block) bool { return b.ID == id }); i >= 0 {
 		return &blocks[i]
@@ -112,7 +110,7 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 		d.keys = append(d.keys, chat.Key{Actor: actor.Key(), ClientID: draft.ClientID, Digest: draft.Digest(), Seq: seq})
 	}
 	if b := chat.FinishedBlock(e.Body); b != "" {
-		if open := d.block(b); open != nil && len(open.Ends) > 0 {
+		if open := blockIn(d.blocks, b); open != nil && len(open.Ends) > 0 {
 			d.ends = append(d.ends, chat.BlockEnds{Seq: seq, Ends: open.Ends})
 		}
 	}
@@ -126,13 +124,18 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 }
 
 // addSystem adds an event with the server as its actor.
-func (d *decision) addSystem(body chat.Body, workstream string, turn chat.TurnID) *chat.Event {
+func (d *decision) addSystem(body chat.Body, workstream string, turn chat.TurnID) {
+	d.addAs(chat.System, body, workstream, turn)
+}
+
+// addAs adds an event that the server makes on behalf of an actor.
+func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, turn chat.TurnID) {
 	draft := chat.NewDraft(body)
 	draft.Workstream = workstream
 	if err := draft.Settle(); err != nil {
 		panic("session: the server's own event is invalid: " + err.Error())
 	}
-	return d.add(chat.System, draft, turn)
+	d.add(actor, draft, turn)
 }
 
 func (d *decision) commit() *chat.Commit {

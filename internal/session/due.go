@@ -65,12 +65,7 @@ func (s *Sessions) scheduleAll(ctx context.Context) error {
 
 // schedule computes the next deadline of a session's workstreams.
 func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
-	r := s.acquire(id)
-	defer r.release()
-	err := r.do(ctx, &request{unbounded: true, look: func(st *chat.State) error {
-		s.dueTimes.set(id, workstream.First(st))
-		return nil
-	}})
+	err := s.look(ctx, id, func(st *chat.State) { s.dueTimes.set(id, workstream.First(st)) })
 	if err != nil && ctx.Err() == nil {
 		// Continue with the other sessions; the next commit of this one schedules it.
 		s.opt.Logger.ErrorContext(ctx, "the deadlines of a session's workstreams are not known", "session", id, "err", err)

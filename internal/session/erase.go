@@ -241,8 +241,10 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	s.schedule(ctx, id)
 	s.wakeRun()
 	sess, err := s.log.Record(ctx, id)
-	if err == nil {
-		s.tellImported(sess)
+	for _, o := range s.opt.Observers {
+		if o.Imported != nil && err == nil {
+			s.tell(id, func() { o.Imported(sess) })
+		}
 	}
 	return sess, err
 }

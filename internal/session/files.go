@@ -76,7 +76,10 @@ func (s *Sessions) Recover(ctx context.Context) error {
 		ids[c.Session] = true
 		return s.hasChange(ctx, c)
 	})
-	return errors.Join(err, s.countSettled(ctx, ids))
+	for id := range ids { // what is left may differ from what was counted
+		err = errors.Join(err, s.countFiles(ctx, id))
+	}
+	return err
 }
 
 // hasChange reports whether the log has the event of a file change. Only the last event

@@ -2,8 +2,10 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"iter"
+	"maps"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -253,12 +255,10 @@ func (k *forking) mapID(prefix, s string) string {
 // the changes of the Fork call, and starts a turn for a queued message.
 func (k *forking) endOpenWork() *decision {
 	d := &decision{session: k.order.id, state: k.state, now: k.sessions.now(), lastAt: k.state.LastAt, maxQueue: k.sessions.opt.MaxQueue}
-	for {
-		line, t := k.runningTurn()
-		if t == nil {
-			break
+	for line, l := range maps.Clone(k.state.Lines) {
+		if l.Turn != nil {
+			d.closeTurn(l.Turn, line, chat.Interrupted, "the session was forked here")
 		}
-		d.closeTurn(t, line, chat.Interrupted, "the session was forked here")
 	}
 	d.closePrompts(func(*chat.Prompt) bool { return true })
 	for _, w := range k.state.Workstreams {
@@ -267,11 +267,7 @@ func (k *forking) endOpenWork() *decision {
 			d.addSystem(chat.WorkstreamCanceled{ID: w.ID, Reason: "the session was forked here"}, w.Parent, "")
 		}
 	}
-	title := k.params.Title
-	if title == "" {
-		title = k.state.Session.Title
-	}
-	change := changeOf(k.params, title, k.state.Session.Settings)
+	change := changeOf(k.params, cmp.Or(k.params.Title, k.state.Session.Title), k.state.Session.Settings)
 	change.Detached = k.state.Session.ServedBy != ""
 	if len(k.state.Session.Members) > 0 {
 		// The members of the original do not become members of the fork.
@@ -295,14 +291,4 @@ func changeOf(f chat.Fork, title string, settings chat.Settings) chat.SessionUpd
 		change.Agent = &f.Agent
 	}
 	return change
-}
-
-// runningTurn returns any running turn and its line, or nil.
-func (k *forking) runningTurn() (string, *chat.Turn) {
-	for name, l := range k.state.Lines {
-		if l.Turn != nil {
-			return name, l.Turn
-		}
-	}
-	return "", nil
 }

@@ -57,14 +57,6 @@ func (s *Sessions) tellErased(id chat.SessionID) {
 	}
 }
 
-func (s *Sessions) tellImported(sess chat.Session) {
-	for _, o := range s.opt.Observers {
-		if o.Imported != nil {
-			s.tell(sess.ID, func() { o.Imported(sess) })
-		}
-	}
-}
-
 // tell calls readers or an observer. A panic must not fail a commit that is already
 // durable, and must not keep the change from other observers.
 func (s *Sessions) tell(id chat.SessionID, f func()) {

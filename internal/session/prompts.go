@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -231,11 +232,7 @@ func (a *answering) lookUp(ctx context.Context, r *sequencer) error {
 	if err != nil || !ok {
 		return err
 	}
-	fact, err := r.sessions.log.Get(ctx, r.id, key.Seq)
-	if err != nil {
-		return err
-	}
-	e, err := fact.Event()
+	e, err := r.sessions.event(ctx, r.id, key.Seq)
 	if a.known = &e; err != nil || chat.AnswerOf(e.Body) != a.request {
 		return err
 	}
@@ -243,10 +240,7 @@ func (a *answering) lookUp(ctx context.Context, r *sequencer) error {
 	if err != nil || !ok {
 		return err
 	}
-	if fact, err = r.sessions.log.Get(ctx, r.id, ref.Asked); err != nil {
-		return err
-	}
-	asked, err := fact.Event()
+	asked, err := r.sessions.event(ctx, r.id, ref.Asked)
 	if p, ok := chat.AsPrompt(&asked); ok {
 		a.asked = &p
 	}
@@ -320,28 +314,17 @@ func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err err
 	if !found || ref.Ended == 0 {
 		return chat.Errorf(chat.NotFound, "this session has no prompt %q", ended.requestID).With("request_id", ended.requestID)
 	}
-	fact, lerr := s.log.Get(ctx, id, ref.Ended)
+	e, lerr := s.event(ctx, id, ref.Ended)
 	if lerr != nil {
 		return lerr
 	}
-	e, lerr := fact.Event()
-	if lerr != nil {
-		return lerr
-	}
-	base := chat.Errorf(chat.Conflict, "this prompt was answered already by %s", name(e.Actor))
+	base := chat.Errorf(chat.Conflict, "this prompt was answered already by %s", cmp.Or(e.Actor.Name, e.Actor.ID))
 	if b, ok := e.Body.(chat.PromptClosed); ok {
 		base = chat.Errorf(chat.Conflict, "this prompt is closed: %s", b.Reason).With("reason", b.Reason)
 	} else {
 		base = base.With("answered_by", e.Actor).With("answered_at", e.At)
 	}
 	return base.WithReason(chat.PromptEnded).With("request_id", ended.requestID).With("sequence", e.Seq)
-}
-
-func name(a chat.Actor) string {
-	if a.Name != "" {
-		return a.Name
-	}
-	return a.ID
 }
 
 // WithdrawPrompt closes a prompt of a running turn whose answer the agent no longer

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -25,18 +26,11 @@ type Quotas struct {
 }
 
 func (q *Quotas) defaults() {
-	q.Sessions = orDefault(q.Sessions, 100_000)
-	q.OpenSession = orDefault(q.OpenSession, 16<<20)
-	q.OpenOwner = orDefault(q.OpenOwner, 256<<20)
-	q.OpenWorkspace = orDefault(q.OpenWorkspace, 1<<30)
-	q.Shares = orDefault(q.Shares, 64)
-}
-
-func orDefault[N int | int64](n, usual N) N {
-	if n == 0 {
-		return usual
-	}
-	return n
+	q.Sessions = cmp.Or(q.Sessions, 100_000)
+	q.OpenSession = cmp.Or(q.OpenSession, 16<<20)
+	q.OpenOwner = cmp.Or(q.OpenOwner, 256<<20)
+	q.OpenWorkspace = cmp.Or(q.OpenWorkspace, 1<<30)
+	q.Shares = cmp.Or(q.Shares, 64)
 }
 
 // The names of the quotas in metrics and in error details.
@@ -128,8 +122,8 @@ type shares struct {
 	bytes map[string]int64
 }
 
-// shareWindow is the time after which the counts of shares start again at 0.
-const shareWindow = time.Hour
+// sharePeriod is the time after which the counts of shares start again at 0.
+const sharePeriod = time.Hour
 
 // countWritten counts n bytes that the caller is about to write. It returns an error if
 // the disk is nearly full and the caller has used its share.
@@ -145,7 +139,7 @@ func (s *Sessions) countWritten(c chat.Caller, n int) error {
 	key, now := c.In()+"/"+c.Actor.Key(), s.opt.Now()
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()
-	if now.Sub(s.shares.since) >= shareWindow || s.shares.bytes == nil {
+	if now.Sub(s.shares.since) >= sharePeriod || s.shares.bytes == nil {
 		s.shares.since, s.shares.bytes = now, map[string]int64{}
 	}
 	if s.shares.bytes[key]+int64(n) > share {

@@ -235,7 +235,7 @@ func TestScarceDiskIsShared(t *testing.T) {
 	if _, _, err := w.Read(ctx, ann, id, chat.Range{}); err != nil {
 		t.Errorf("reading: %v", err)
 	}
-	w.now.Add(shareWindow.Microseconds())
+	w.now.Add(sharePeriod.Microseconds())
 	if err := say(ann); err != nil {
 		t.Errorf("an hour later: %v", err)
 	}

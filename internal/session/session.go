@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"io"
@@ -90,16 +91,10 @@ type Options struct {
 }
 
 func (o *Options) defaults() {
-	if o.DefaultAgent == "" {
-		o.DefaultAgent = "demo"
-	}
+	o.DefaultAgent = cmp.Or(o.DefaultAgent, "demo")
+	o.MaxQueue = cmp.Or(o.MaxQueue, 100)
+	o.MaxCached = cmp.Or(o.MaxCached, 20000)
 	o.Quotas.defaults()
-	if o.MaxQueue == 0 {
-		o.MaxQueue = 100
-	}
-	if o.MaxCached == 0 {
-		o.MaxCached = 20000
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}

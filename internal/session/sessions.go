@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -158,12 +159,8 @@ func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *
 	if !began(c, have) {
 		return errForeign{seen: c.RoleIn(have) != ""}
 	}
-	policy := n.Policy
-	if policy == "" {
-		policy = chat.Queue
-	}
 	if have.Parent == parent && have.Agent == n.Agent && have.Title == n.Title &&
-		chat.SameJSON(have.Metadata, n.Metadata) && have.Policy == policy && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
+		chat.SameJSON(have.Metadata, n.Metadata) && have.Policy == cmp.Or(n.Policy, chat.Queue) && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
 		return nil
 	}
 	return errTaken(n.ID)

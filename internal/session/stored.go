@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -43,14 +42,4 @@ func (s *Sessions) countFiles(ctx context.Context, id chat.SessionID) error {
 		err = s.log.SetFiles(ctx, id, bytes)
 	}
 	return err
-}
-
-// countSettled counts the files of sessions again after Recover has completed or reverted
-// changes in them.
-func (s *Sessions) countSettled(ctx context.Context, ids map[chat.SessionID]bool) error {
-	var problems []error
-	for id := range ids {
-		problems = append(problems, s.countFiles(ctx, id))
-	}
-	return errors.Join(problems...)
 }

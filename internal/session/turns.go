@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
@@ -151,9 +151,9 @@ func (e *ending) lookUp(ctx context.Context, r *sequencer) error {
 }
 
 func (e *ending) decide(d *decision) error {
-	t, line := d.state.TurnOf(e.ref.Turn)
-	if t == nil || t.Attempt != e.ref.Attempt {
-		return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", e.ref.Turn)
+	t, line, err := d.turn(e.ref)
+	if err != nil {
+		return err
 	}
 	if w := d.state.Workstream(line); !e.merged && w != nil && workstream.Merges(w) {
 		return errMerge{w}
@@ -174,7 +174,7 @@ func (d *decision) endTurn(t *chat.Turn, line string, outcome chat.Outcome, caus
 
 // closeTurn ends a turn with its blocks, tool calls and prompts. It starts nothing new.
 func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, cause string) {
-	agent := chat.Actor{Kind: chat.Agent, ID: t.Agent}
+	agent := agentOf(t)
 	for _, b := range d.blocks {
 		if b.Turn == t.ID && !t.Finished(b.ID) {
 			d.addAs(agent, partial(b), line, t.ID)
@@ -196,13 +196,7 @@ func (d *decision) closeTurn(t *chat.Turn, line string, outcome chat.Outcome, ca
 }
 
 // clip shortens a text from an agent, so that the event that carries it always fits.
-func clip(cause string) string {
-	const most = 16 << 10
-	if len(cause) <= most {
-		return cause
-	}
-	return strings.ToValidUTF8(cause[:most], "") + "…"
-}
+func clip(cause string) string { return text.Clip(cause, 16<<10) }
 
 // partial returns the event that stores the text of an unfinished block.
 func partial(b chat.Block) chat.Body {
@@ -212,16 +206,6 @@ func partial(b chat.Block) chat.Body {
 	return chat.AgentText{Block: b.ID, Text: b.Text, Partial: true}
 }
 
-// addAs adds an event on behalf of an actor.
-func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, turn chat.TurnID) {
-	draft := chat.NewDraft(body)
-	draft.Workstream = workstream
-	if err := draft.Settle(); err != nil {
-		panic("session: the server's own event is invalid: " + err.Error())
-	}
-	d.add(actor, draft, turn)
-}
-
 // ResumeTurn starts a new attempt of a turn after a crash or the loss of its worker.
 // Events of the older attempt are refused from then on. If crash is set, the call
 // counts towards MaxCrashes; when that is reached, the turn fails and ok is false.
@@ -229,9 +213,9 @@ func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason stri
 	var res result
 	merged := s.opt.Artifacts == nil
 	rule := func(d *decision) error {
-		t, line := d.state.TurnOf(ref.Turn)
-		if t == nil || t.Attempt != ref.Attempt {
-			return chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
+		t, line, err := d.turn(ref)
+		if err != nil {
+			return err
 		}
 		ok = false
 		crashes := t.Crashes
@@ -310,11 +294,7 @@ func (s *Sessions) TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams
 	}
 	var about []chat.Seq
 	for _, seq := range news {
-		fact, err := s.log.Get(ctx, ref.Session, seq)
-		if err != nil {
-			return nil, err
-		}
-		e, err := fact.Event()
+		e, err := s.event(ctx, ref.Session, seq)
 		if err != nil {
 			return nil, err
 		}
@@ -362,16 +342,13 @@ func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 // observers receive each commit either before all calls of f or after them. f must not
 // block and must not call Sessions.
 func (s *Sessions) Turns(ctx context.Context, id chat.SessionID, f func(ref chat.TurnRef, workstream string, t chat.Turn)) error {
-	r := s.acquire(id)
-	defer r.release()
-	return r.do(ctx, &request{unbounded: true, look: func(st *chat.State) error {
+	return s.look(ctx, id, func(st *chat.State) {
 		for name, l := range st.Lines {
 			if l.Turn != nil {
 				f(chat.TurnRef{Session: id, Turn: l.Turn.ID, Attempt: l.Turn.Attempt}, name, *l.Turn)
 			}
 		}
-		return nil
-	}})
+	})
 }
 
 // Working lists the sessions that have a running or queued turn.

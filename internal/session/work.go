@@ -162,14 +162,10 @@ func (q *said) read(ctx context.Context, r *sequencer, seq chat.Seq) error {
 	if seq == 0 {
 		return nil
 	}
-	fact, err := r.sessions.log.Get(ctx, r.id, seq)
+	e, err := r.sessions.event(ctx, r.id, seq)
 	if chat.CodeOf(err) == chat.NotFound {
 		return nil // the event is in this batch and not stored yet
 	}
-	if err != nil {
-		return err
-	}
-	e, err := fact.Event()
 	if b, ok := e.Body.(chat.AgentText); ok && err == nil {
 		q.seq, q.words = seq, b.Text
 	}
