@@ -14,16 +14,15 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// roots are the types that the native API gives out or takes, beside the
-// payloads of events. What they refer to follows.
+// roots are the types that the native API returns or accepts, besides the payloads of events. Types that they refer to are
+// declared too.
 var roots = []any{
 	chat.Session{}, chat.SessionPage{}, chat.NewSession{}, chat.Snapshot{}, chat.Item{}, chat.ItemPage{}, chat.SearchPage{},
 	chat.View{}, chat.Preview{}, chat.Block{}, chat.Prompt{}, chat.Answer{}, chat.Receipt{}, chat.StopResult{}, chat.FileInfo{},
 	chat.Assignment{}, agent.Info{},
 }
 
-// renamed are types whose Go name needs its package to be understood, or means
-// something else in a browser.
+// renamed are types whose Go name is not clear without its package, or has another meaning in a browser.
 var renamed = map[string]string{"agent.Info": "AgentInfo", "chat.At": "Time", "chat.Code": "ErrorCode", "chat.Block": "OpenBlock"}
 
 var (
@@ -84,10 +83,10 @@ func generate(root string) ([]byte, error) {
 
 // envelope is written by hand, as chat.Event writes its JSON by hand; a test
 // compares its fields with that.
-const envelope = `/** An event as it stands in the log. */
+const envelope = `/** An event as it is stored in the log. */
 export interface Envelope<T extends string, P> {
   session_id: string;
-  /** Given by the log; 1 is the first, there are no holes. */
+  /** Assigned by the log; 1 is the first, there are no gaps. */
   sequence: number;
   timestamp: Time;
   type: T;
@@ -100,7 +99,7 @@ export interface Envelope<T extends string, P> {
   parent_id?: string;
   /** The sender's idempotency key. */
   client_id?: string;
-  /** The dialect it came by; absent for the native one and for the server itself. */
+  /** The dialect it was sent in; absent for the native one and for the server itself. */
   via?: string;
   /** Hash over the stored bytes of the event before it. */
   prev?: string;
@@ -112,13 +111,13 @@ export type EventOf<T extends KnownType> = { [K in T]: Envelope<K, Payloads[K]> 
 /** An event of a type that this version knows. */
 export type KnownEvent = EventOf<KnownType>;
 /**
- * An event of a type that this version does not know; it is kept and passed on. The question mark stands in the static type
- * only, to keep it apart from the known ones.
+ * An event of a type that this version does not know; it is kept and passed on. The question mark exists in the static type
+ * only, to separate it from the known ones.
  */
 export type UnknownEvent = Envelope<` + "`?${string}`" + `, unknown>;
 /** A fact of a session. Comparing its type with a known one gives its payload's type. */
 export type Event = KnownEvent | UnknownEvent;
-/** A wish to append. The same client_id again gives the first event again. */
+/** A request to append an event. The same client_id again returns the first event. */
 export interface Draft<T extends string = string> {
   type: T;
   payload?: T extends KnownType ? Payloads[T] : unknown;
@@ -204,7 +203,7 @@ func (w *writer) structure(t reflect.Type) {
 	w.decls[name] = doc(src.docs[t.Name()], "") + "export interface " + name + " {\n" + w.members(t, func(string) bool { return true }) + "}\n"
 }
 
-// members writes the fields that keep lets through.
+// members writes the fields that keep accepts.
 func (w *writer) members(t reflect.Type, keep func(tag string) bool) string {
 	var b strings.Builder
 	for f, owner := range fields(t) {
@@ -222,8 +221,7 @@ func (w *writer) members(t reflect.Type, keep func(tag string) bool) string {
 	return b.String()
 }
 
-// item writes Item as a union by kind, so that a reader who has looked at the
-// kind knows which part is there.
+// item writes Item as a union by kind, so that a check of the kind narrows the type to its part.
 func (w *writer) item(t reflect.Type, src source) string {
 	parts := map[string]string{} // kind → its field
 	words := src.values["ItemKind"]
@@ -240,7 +238,7 @@ func (w *writer) item(t reflect.Type, src source) string {
 	for _, word := range words {
 		tag := word
 		if !isPart(tag) {
-			tag = "text" // thinking is held by text
+			tag = "text" // thinking is stored in text
 		}
 		fmt.Fprintf(&b, "  %s: { %s: %s };\n", word, tag, parts[tag])
 	}
@@ -252,9 +250,9 @@ func (w *writer) item(t reflect.Type, src source) string {
 
 const shapesDoc = `
 /**
- * How payloads are read: the fields of each type of event, with a mark behind those that are more than a text, a number or
- * a switch that is left out when it is empty. ! stands when it is empty too (!0 a number, !- a switch, ![] a list), * when it was
- * given, ~ is any value, @ a time, : another shape, [ a list of another shape.
+ * How payloads are decoded: the fields of each event type. A field without a mark is a text, a number or a boolean that is
+ * left out when it is empty. With ! it is written when it is empty too (!0 a number, !- a boolean, ![] a list), with * when it
+ * was given. ~ is any value, @ a time, : another shape, [ a list of another shape.
  */
 `
 

@@ -150,13 +150,13 @@ export class ParleyClient {
     return this.outbox.post({ client_id: o.client_id ?? newClientID(), session_id: id, draft });
   }
 
-  /** Answers a prompt. The first valid answer wins; a later one fails with a conflict whose details name who answered. */
+  /** Answers a prompt. The first valid answer wins; a later one fails with a conflict whose details name the first answerer. */
   answer(id: string, requestID: string, answer: Answer): Promise<Event> {
     const { client_id, ...rest } = answer;
     return this.outbox.post({ client_id: client_id ?? newClientID(), session_id: id, request_id: requestID, answer: rest });
   }
 
-  /** Requests a stop of the running turn. It is no error when no turn runs. */
+  /** Requests a stop of the running turn. It is not an error when no turn runs. */
   stop(id: string, o: { workstream_id?: string; reason?: string } = {}): Promise<StopResult> {
     return this.#http.json(`${at(id)}/stop`, { method: "POST", json: o, safe: true });
   }
@@ -199,7 +199,7 @@ export class ParleyClient {
   async snapshot(id: string, items?: number, o: CallOptions = {}): Promise<Snapshot> {
     const asked = Date.now();
     const s = await this.#get<Snapshot>(`${at(id)}/snapshot`, { items }, o);
-    this.#clock.learn(s.server_now, asked);
+    this.#clock.update(s.server_now, asked);
     return s;
   }
 
@@ -300,7 +300,7 @@ export class ParleyClient {
       id,
       after,
       (f) => {
-        if (f.type === "event") this.outbox.settle(f.event);
+        if (f.type === "event") this.outbox.ack(f.event);
         frame(f);
       },
       (now) => {

@@ -13,14 +13,14 @@ export class Clock {
   }
 
   /** Updates the offset from a time that the server sent; asked is when the request for it was sent, if there was one. */
-  learn(server: string, asked?: number): void {
-    const said = Date.parse(server);
-    if (Number.isNaN(said)) return;
-    const heard = Date.now();
-    const least = said - heard; // without the network delay
-    if (asked !== undefined && heard - asked < this.#error) {
-      this.#error = heard - asked;
-      this.offset = said - (heard + asked) / 2;
+  update(server: string, asked?: number): void {
+    const sent = Date.parse(server);
+    if (Number.isNaN(sent)) return;
+    const received = Date.now();
+    const least = sent - received; // without the network delay
+    if (asked !== undefined && received - asked < this.#error) {
+      this.#error = received - asked;
+      this.offset = sent - (received + asked) / 2;
     } else if (least > this.offset || this.#error === Infinity || this.offset - least > 5000) {
       // The offset was too small, is the first one, or a clock was changed.
       this.offset = least;

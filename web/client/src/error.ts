@@ -44,7 +44,7 @@ export function closedBy(ev: unknown): ParleyError | undefined {
 }
 
 /** The error of a bye frame; retryable says whether to reconnect. */
-export function goodbye(f: { error?: unknown; retry?: boolean | undefined }): ParleyError {
+export function byeError(f: { error?: unknown; retry?: boolean | undefined }): ParleyError {
   const e = errorOf(f, 503);
   return f.retry === undefined ? e : new ParleyError(e.code, e.message, { details: e.details, retryable: f.retry });
 }

@@ -1,5 +1,5 @@
 import { isKnown, payloadOf } from "./payload.js";
-import { State, launched, lean, progressed, trim, workstreamOf, type Understood } from "./state.js";
+import { State, launched, lean, progressed, trim, workstreamOf, type Decoded } from "./state.js";
 import type {
   Actor, Answer, Event, FileItem, Item, ItemBase, ItemKind, ItemOf, ItemPage, KnownEvent, MessageItem, NoticeItem, Payloads, Preview, PromptItem, PromptStatus, Session, Snapshot,
   ToolItem, View,
@@ -98,7 +98,7 @@ export class Transcript {
   apply(e: Event): void {
     if (e.sequence <= this.#last) return;
     this.#last = e.sequence;
-    const u = isKnown(e) ? ({ type: e.type, body: payloadOf(e), event: e } as Understood) : undefined;
+    const u = isKnown(e) ? ({ type: e.type, body: payloadOf(e), event: e } as Decoded) : undefined;
     if (this.#state.apply(e.sequence, e.timestamp, u)) this.#changes.state = true;
     if (u) this.#fold(u);
     else this.#add(e, "custom", seqID(e.sequence), { custom: { type: e.type, payload: e.payload } });
@@ -162,7 +162,7 @@ export class Transcript {
   }
 
   /** Folds one event into the items. Types without a case change only the state. */
-  #fold(u: Understood): void {
+  #fold(u: Decoded): void {
     const e = u.event;
     switch (u.type) {
       case "user.message": {
@@ -306,7 +306,7 @@ export class Transcript {
   }
 
   /** Appends a closed block as an item, with the id that it had while it was open. */
-  #block(e: Event, u: Extract<Understood, { type: "agent.text" | "agent.thinking" }>): void {
+  #block(e: Event, u: Extract<Decoded, { type: "agent.text" | "agent.thinking" }>): void {
     const { block, text, partial } = u.body;
     const parts =
       u.type === "agent.text"
@@ -337,7 +337,7 @@ export class Transcript {
     this.#add(e, kind, id || seqID(e.sequence), { headless: id !== "" && !this.#turn(e.turn_id ?? "").began, ...parts() });
   }
 
-  #file(e: Event, u: Extract<Understood, { type: "file.uploaded" | "file.removed" }>): void {
+  #file(e: Event, u: Extract<Decoded, { type: "file.uploaded" | "file.removed" }>): void {
     const path = u.body.path;
     const old = this.#files.get(path);
     if (old) this.#change(e, old, (it) => (it.file ? { file: { ...it.file, removed: true } } : {}));
@@ -440,7 +440,7 @@ export class Transcript {
   }
 
   /** Folds a workstream event into the workstream's item. */
-  #workstream(e: KnownEvent, u: Understood): void {
+  #workstream(e: KnownEvent, u: Decoded): void {
     const about = workstreamOf(u);
     const id = `w-${about}`;
     if (u.type === "workstream.launched") {

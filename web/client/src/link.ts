@@ -1,6 +1,6 @@
 import { pause, type Backoff } from "./backoff.js";
 import type { Clock } from "./clock.js";
-import { asParleyError, closedBy, errorOf, goodbye, ParleyError, unreachable } from "./error.js";
+import { asParleyError, closedBy, errorOf, byeError, ParleyError, unreachable } from "./error.js";
 import type { Http } from "./http.js";
 import { SSEParser, type SSEFrame } from "./sse.js";
 import { Track, type Frame } from "./track.js";
@@ -75,13 +75,13 @@ export class Channel {
   timer: ReturnType<typeof setTimeout> | undefined;
   #goal = 0;
   readonly #frame: (f: Frame) => void;
-  readonly #tell: (c: Connection) => void;
+  readonly #notify: (c: Connection) => void;
 
-  constructor(session: string, after: string | undefined, frame: (f: Frame) => void, tell: (c: Connection) => void) {
+  constructor(session: string, after: string | undefined, frame: (f: Frame) => void, notify: (c: Connection) => void) {
     this.session = session;
     this.track = new Track(after);
     this.#frame = frame;
-    this.#tell = tell;
+    this.#notify = notify;
   }
 
   get ended(): boolean {
@@ -108,7 +108,7 @@ export class Channel {
   set(state: Connection["state"], more: Partial<Connection> = {}): void {
     const since = state === this.status.state ? this.status.since : Date.now();
     this.status = { state, since, attempt: this.faults, ...more };
-    this.#tell(this.status);
+    this.#notify(this.status);
   }
 
   #caughtUp(): void {
@@ -160,7 +160,7 @@ export class Link {
   }
 
   add(c: Channel): void {
-    this.#leave ??= onWake(() => this.wake());
+    this.#leave ??= onReturn(() => this.wake());
     if (this.#muxed.has(c.session)) {
       this.#separate.add(c);
       return this.#startStream(c);
@@ -172,7 +172,7 @@ export class Link {
   }
 
   remove(c: Channel): void {
-    this.#forget(c);
+    this.#removeChannel(c);
     if (this.#open && !this.#muxed.has(c.session)) this.#send({ op: "unwatch", id: ++this.#asks, session_id: c.session });
     if (this.#muxed.size + this.#separate.size > 0) return;
     this.#drop();
@@ -200,7 +200,7 @@ export class Link {
     return [...this.#muxed.values(), ...this.#separate];
   }
 
-  #forget(c: Channel): void {
+  #removeChannel(c: Channel): void {
     clearTimeout(c.timer);
     c.timer = undefined;
     c.asked = 0;
@@ -224,7 +224,7 @@ export class Link {
       over = true;
       clearTimeout(patience);
       const was = this.#socket === socket && this.#open;
-      if (socket) mute(socket);
+      if (socket) detach(socket);
       if (this.#socket !== socket && socket !== undefined) return;
       this.#drop();
       if (was) {
@@ -274,7 +274,7 @@ export class Link {
 
   #drop(): void {
     clearTimeout(this.#watchdog);
-    if (this.#socket) mute(this.#socket);
+    if (this.#socket) detach(this.#socket);
     this.#socket = undefined;
     this.#open = this.#connecting = false;
     for (const c of this.#muxed.values()) c.asked = 0;
@@ -300,7 +300,7 @@ export class Link {
     this.#drop();
     if (this.#o.http.renews) return this.#lost(unreachable(this.#o.http.url, error));
     for (const c of [...this.#muxed.values()]) {
-      this.#forget(c);
+      this.#removeChannel(c);
       c.set("ended", { error });
     }
   }
@@ -346,7 +346,7 @@ export class Link {
     } catch {
       return this.#cut();
     }
-    if (f.server_now) this.#o.clock.learn(f.server_now);
+    if (f.server_now) this.#o.clock.update(f.server_now);
     if (f.op === "ping" || f.op === "event" || f.op === "preview") this.#attempt = 0;
     if (f.op === "ok" || f.op === "error") {
       const c = this.#all().find((ch) => ch.asked !== 0 && ch.asked === f.id);
@@ -356,7 +356,7 @@ export class Link {
       return this.#guard(c, () => c.hello({ cursor: f.cursor ?? "", last: f.last ?? 0, server_now: f.server_now ?? "" }));
     }
     if (!f.session_id) {
-      const error = f.op === "bye" && goodbye(f);
+      const error = f.op === "bye" && byeError(f);
       if (error && error.code === "unauthenticated") this.#refuse(error);
       return; // after any other bye the server closes the connection, and the client reconnects
     }
@@ -364,7 +364,7 @@ export class Link {
     if (!c || c.asked !== 0 || c.timer !== undefined || c.stream) return;
     if (f.op === "event" && f.event) this.#guard(c, () => c.event(f.event as Event, f.cursor ?? ""));
     else if (f.op === "preview" && f.preview) this.#guard(c, () => c.preview(f.preview as Preview, f.cursor ?? ""));
-    else if (f.op === "bye") this.#fault(c, goodbye(f));
+    else if (f.op === "bye") this.#fault(c, byeError(f));
   }
 
   /** Runs f; when the track refuses a frame, the session is watched again. */
@@ -380,7 +380,7 @@ export class Link {
   #fault(c: Channel, error: ParleyError): void {
     c.faults++;
     if (final(c, error)) {
-      this.#forget(c);
+      this.#removeChannel(c);
       c.set("ended", { error });
       return;
     }
@@ -466,12 +466,12 @@ export class Link {
     try {
       const data = JSON.parse(f.data) as never;
       const { server_now } = data as { server_now?: string };
-      if (server_now) clock.learn(server_now);
+      if (server_now) clock.update(server_now);
       if (f.event === "event") c.event(data, f.id);
       else if (f.event === "preview") c.preview(data, f.id);
       else if (f.event === "hello") c.hello({ ...(data as { last: number; server_now: string }), cursor: f.id });
       else if (f.event === "bye") {
-        const e = goodbye(data);
+        const e = byeError(data);
         // It may be reopened with a new token; when that token is refused, the stream ends.
         return e.code === "unauthenticated" && this.#o.http.renews ? unreachable(this.#o.http.url, e) : e;
       }
@@ -483,7 +483,7 @@ export class Link {
 }
 
 /** Removes the handlers of a socket and closes it. */
-function mute(s: Socket): void {
+function detach(s: Socket): void {
   s.onopen = s.onmessage = s.onclose = null;
   s.onerror = () => {}; // some implementations throw an error that has no handler
   try {
@@ -494,7 +494,7 @@ function mute(s: Socket): void {
 }
 
 /** Calls f when the network returns or the page becomes visible. */
-function onWake(f: () => void): () => void {
+function onReturn(f: () => void): () => void {
   const page = globalThis as unknown as Partial<Window>;
   if (typeof page.addEventListener !== "function" || page.document === undefined) return () => {};
   const doc = page.document;

@@ -109,7 +109,7 @@ export class Outbox {
   }
 
   /** Removes the entry whose event the stream has delivered. */
-  settle(e: Event): void {
+  ack(e: Event): void {
     const entry = e.client_id === undefined ? undefined : this.#entries.get(e.client_id);
     if (!entry || entry.session_id !== e.session_id) return;
     this.#remove(entry);

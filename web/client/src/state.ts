@@ -6,7 +6,7 @@ import type { Actor, AgentPlan, KnownEvent, Payloads, Policy, Prompt, Session, T
  */
 
 /** An event and its decoded payload. */
-export type Understood = { [K in keyof Payloads]: { type: K; body: Payloads[K]; event: KnownEvent } }[keyof Payloads];
+export type Decoded = { [K in keyof Payloads]: { type: K; body: Payloads[K]; event: KnownEvent } }[keyof Payloads];
 
 interface Waiting {
   seq: number;
@@ -85,19 +85,19 @@ export class State {
   }
 
   /** Folds one event; u is undefined when its type is not known. It returns whether the view changed. */
-  apply(seq: number, at: string, u: Understood | undefined): boolean {
+  apply(seq: number, at: string, u: Decoded | undefined): boolean {
     this.#seen = { last: seq, updated_at: at };
     if (!u) return false;
     if (u.type === "session.completed") this.#record({ status: "completed", error: "" });
     else if (u.type === "session.failed") this.#record({ status: "failed", error: u.body.error_message ?? "" });
     else {
       this.#fold(u);
-      this.#settle();
+      this.#updateStatus();
     }
     return this.#view === undefined;
   }
 
-  #fold(u: Understood): void {
+  #fold(u: Decoded): void {
     const e = u.event;
     const line = e.workstream_id ?? "";
     switch (u.type) {
@@ -109,7 +109,7 @@ export class State {
         return this.#record(detached ? { ...change, parent: "", grant_id: "", served_by: "" } : change);
       }
       case "user.message":
-        return this.#hear(e.sequence, line);
+        return this.#enqueue(e.sequence, line);
       case "user.message_withdrawn":
         return this.#unqueue((q) => q.seq === u.body.sequence);
       case "turn.started": {
@@ -205,7 +205,7 @@ export class State {
   }
 
   /** Inserts a message into the queue. */
-  #hear(seq: number, line: string): void {
+  #enqueue(seq: number, line: string): void {
     const { status, agent, policy } = this.#session;
     if (status === "completed" || status === "failed") this.#record({ status: "idle", error: "" });
     if (((line && this.workstream(line)?.agent) || agent) === noAgent) return;
@@ -246,7 +246,7 @@ export class State {
   }
 
   /** Derives the status. */
-  #settle(): void {
+  #updateStatus(): void {
     let { status } = this.#session;
     if (status !== "completed" && status !== "failed")
       status = this.#prompts.length > 0 ? "waiting" : this.#turns.length > 0 ? "running" : "idle";
@@ -283,7 +283,7 @@ export function lean<T extends object>(o: { [K in keyof T]: T[K] | undefined }, 
 const record = (s: { [K in keyof Session]: Session[K] | undefined }): Session => lean<Session>(s, "agent", "open_prompts");
 
 /** The workstream that an event is about, or "". */
-export function workstreamOf(u: Understood): string {
+export function workstreamOf(u: Decoded): string {
   return u.type.startsWith("workstream.") ? (u.body as { id: string }).id : "";
 }
 
@@ -292,7 +292,7 @@ export function launched(e: KnownEvent, b: Payloads["workstream.launched"]): Wor
 }
 
 /** The workstream after one of its events. */
-export function progressed(w: Workstream, u: Understood): Workstream {
+export function progressed(w: Workstream, u: Decoded): Workstream {
   const at = u.event.timestamp;
   switch (u.type) {
     case "workstream.progress": {

@@ -77,7 +77,7 @@ export class SessionStore {
   #stale = { pending: false, items: false, connection: undefined as Connection | undefined };
   #scheduled = false;
 
-  /** Made by openSession. */
+  /** Created by openSession. */
   constructor(client: ParleyClient, id: string, o: StoreOptions, release: () => boolean) {
     this.#client = client;
     this.id = id;
@@ -226,7 +226,7 @@ export class SessionStore {
       } catch (err) {
         if (this.#stop.signal.aborted) return;
         const error = asParleyError(err);
-        this.#tell({ state: error.retryable ? "offline" : "ended", since: Date.now(), attempt, error });
+        this.#setConnection({ state: error.retryable ? "offline" : "ended", since: Date.now(), attempt, error });
         if (!error.retryable) throw error;
         // The client has already paused between its own attempts.
         await sleep(1000, this.#stop.signal).catch(() => {});
@@ -244,7 +244,7 @@ export class SessionStore {
       },
       (c) => {
         if (c.state === "ended" && c.error?.code === "gone" && this.#reloads < 3) return this.#reload();
-        this.#tell(c);
+        this.#setConnection(c);
       },
     );
     this.#leave.push(leave);
@@ -256,7 +256,7 @@ export class SessionStore {
     this.#begin().catch(() => {}); // the connection state reports the error
   }
 
-  #tell(c: Connection): void {
+  #setConnection(c: Connection): void {
     this.#soon(() => (this.#stale.connection = c));
   }
 
@@ -278,7 +278,7 @@ export class SessionStore {
 
   /** Folds received frames and calls listeners. */
   #flush(...topics: Topic[]): void {
-    const told = new Set<Topic>(topics);
+    const changed = new Set<Topic>(topics);
     const t = this.#transcript;
     const frames = this.#inbox;
     this.#inbox = [];
@@ -290,21 +290,21 @@ export class SessionStore {
     const items = changes?.items ?? new Set<string>();
     if (this.#stale.items) for (const id of this.#watchers.keys()) items.add(id);
     this.#stale.items = false;
-    if (changes?.state) told.add("state");
-    if (changes?.order) told.add("order");
+    if (changes?.state) changed.add("state");
+    if (changes?.order) changed.add("order");
     if (t) this.#client.outbox.passed(this.id, t.last);
     if (this.#stale.pending) {
       this.#stale.pending = false;
-      if (this.#readPending(items)) told.add("order");
+      if (this.#readPending(items)) changed.add("order");
     }
-    if (told.has("order")) this.#order = [...(t ? t.order : []), ...(t ? t.open.map((it) => it.id) : []), ...this.#pending.keys()];
+    if (changed.has("order")) this.#order = [...(t ? t.order : []), ...(t ? t.open.map((it) => it.id) : []), ...this.#pending.keys()];
     if (this.#stale.connection) {
       this.#connection = this.#stale.connection;
       this.#stale.connection = undefined;
-      told.add("connection");
+      changed.add("connection");
     }
     for (const id of items) for (const f of this.#watchers.get(id) ?? []) f();
-    for (const topic of told) this.#notify(topic);
+    for (const topic of changed) this.#notify(topic);
     for (const f of frames) if (f.type === "event") for (const listener of this.#eventListeners) listener(f.event);
   }
 

@@ -83,17 +83,17 @@ export class Track {
 
   /** Adopts the server's cursor, which omits blocks that ended without an event. */
   #adopt(text: string): string {
-    const mine = this.#cursorNow();
-    const said = parseCursor(text);
-    if (said && said.seq === mine.seq) {
+    const own = this.#cursorNow();
+    const theirs = parseCursor(text);
+    if (theirs && theirs.seq === own.seq) {
       // The byte counts are those of this reader.
-      for (const block of said.blocks.keys()) {
-        const have = mine.blocks.get(block);
-        if (have === undefined) said.blocks.delete(block);
-        else said.blocks.set(block, have);
+      for (const block of theirs.blocks.keys()) {
+        const have = own.blocks.get(block);
+        if (have === undefined) theirs.blocks.delete(block);
+        else theirs.blocks.set(block, have);
       }
-      this.#at = said;
+      this.#at = theirs;
     }
-    return formatCursor(this.#at ?? mine);
+    return formatCursor(this.#at ?? own);
   }
 }

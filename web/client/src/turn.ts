@@ -6,7 +6,7 @@ import type {
   KnownType, Payloads, UserInputResponse, UserMessage, UserPermissionResponse, WorkstreamLaunched,
 } from "./types.gen.js";
 import { afterBytes, byteLength } from "./utf8.js";
-import { isOver, newsText, type Launch, type Progress, type WorkstreamStatus } from "./workstream.js";
+import { isOver, workstreamText, type Launch, type Progress, type WorkstreamStatus } from "./workstream.js";
 
 /** The turn was stopped. */
 export class TurnStopped extends Error {
@@ -58,7 +58,7 @@ export class WorkTurn {
   readonly #transport: TurnTransport;
   readonly #stop = new AbortController();
   #steps = 0;
-  readonly #said = new Map<string, Event>(); // by client id: steps that are in the log
+  readonly #stored = new Map<string, Event>(); // by client id: steps that are in the log
   readonly #answers = new Map<string, Event>(); // by request
   #messages: UserMessage[] = [];
   #workstreamEvents: Event[] = [];
@@ -78,7 +78,7 @@ export class WorkTurn {
     this.workstream = a.workstream_id;
     this.trigger = a.trigger;
     this.#launch = a.launch;
-    this.again(a);
+    this.load(a);
   }
 
   /** Aborts when the turn is stopped or lost, or the worker ends; the reason says which. */
@@ -91,7 +91,7 @@ export class WorkTurn {
     const e = this.trigger;
     if (e.type === "workstream.launched") return e.payload.task;
     if (e.type === "workstream.message") return e.payload.text;
-    if (e.type !== "user.message") return newsText(e.type, e.payload as object);
+    if (e.type !== "user.message") return workstreamText(e.type, e.payload as object);
     const parts = (e.payload.content ?? []).flatMap((p) => (p.type === "text" && p.text ? [p.text] : []));
     return e.payload.text || parts.join("\n");
   }
@@ -102,12 +102,12 @@ export class WorkTurn {
   }
 
   /** Returns the workstream events since the last call: directives and messages, and progress of launched workstreams. */
-  news(): Event[] {
+  newEvents(): Event[] {
     return this.#workstreamEvents.splice(0);
   }
 
   /** Returns the user messages since the last call. */
-  heard(): UserMessage[] {
+  newMessages(): UserMessage[] {
     return this.#messages.splice(0);
   }
 
@@ -162,7 +162,7 @@ export class WorkTurn {
     for (;;) {
       const e = this.#answers.get(request);
       if (e?.type === "prompt.closed")
-        throw new ParleyError("gone", e.payload.reason === "expired" ? "nobody answered in time" : "the question was withdrawn");
+        throw new ParleyError("gone", e.payload.reason === "expired" ? "the prompt expired without an answer" : "the question was withdrawn");
       if (e) return payloadOf({ type, payload: e.payload });
       await this.#arrival();
     }
@@ -183,7 +183,7 @@ export class WorkTurn {
   }
 
   /** Waits while the workstream of the turn is paused. */
-  async gate(): Promise<void> {
+  async unpaused(): Promise<void> {
     while (this.#paused) await this.#arrival();
   }
 
@@ -211,7 +211,7 @@ export class WorkTurn {
   async progress(progress: Progress): Promise<void> {
     const client_id = this.#key(String(++this.#steps));
     if (!this.workstream) return;
-    await this.gate();
+    await this.unpaused();
     await this.#transport.call(this, () => ({ op: "workstream_progress", client_id, progress }));
   }
 
@@ -229,20 +229,20 @@ export class WorkTurn {
   /** Waits until each named workstream has ended, or is interactive and waits for a message. */
   async wait(...names: string[]): Promise<WorkstreamStatus[]> {
     for (;;) {
-      let news = false; // set when an event arrives during the request
-      const hear = () => (news = true);
-      this.#arrivals.add(hear);
-      const all = await this.workstreams(...names).finally(() => this.#arrivals.delete(hear));
+      let changed = false; // set when an event arrives during the request
+      const note = () => (changed = true);
+      this.#arrivals.add(note);
+      const all = await this.workstreams(...names).finally(() => this.#arrivals.delete(note));
       if (all.every(isOver)) return all;
-      if (!news) await this.#arrival();
+      if (!changed) await this.#arrival();
     }
   }
 
   async #work(op: string, frame: object): Promise<WorkstreamStatus> {
     const client_id = this.#key(String(++this.#steps));
-    await this.gate();
+    await this.unpaused();
     const { workstreams: [status] = [] } = await this.#transport.call(this, () => ({ op, client_id, ...frame }));
-    if (!status) throw new ParleyError("internal", "the server did not say how the workstream is");
+    if (!status) throw new ParleyError("internal", "the server did not return the status of the workstream");
     return status;
   }
 
@@ -252,10 +252,10 @@ export class WorkTurn {
    */
   async call<R>(tool: string, params: unknown, run: () => Promise<R>, o: { repeatable?: boolean } = {}): Promise<R> {
     const step = String(++this.#steps);
-    const again = this.#said.has(this.#key(step));
+    const again = this.#stored.has(this.#key(step));
     const call_id = `c${this.#bare}-${step}`;
     const began = await this.put(step, "agent.tool_call", { call_id, tool, params, ...(o.repeatable ? { repeatable: true } : {}) });
-    const ended = this.#said.get(this.#key(`${step}-end`));
+    const ended = this.#stored.get(this.#key(`${step}-end`));
     if (ended?.type === "agent.tool_result") return ended.payload.result as R;
     if (ended?.type === "agent.tool_error") throw new Error(ended.payload.error);
     const fail = (error: string, code?: string) => this.put(`${step}-end`, "agent.tool_error", { call_id, tool, error, ...(code ? { code } : {}) });
@@ -302,44 +302,44 @@ export class WorkTurn {
     return `b${this.#bare}-${step.replace(".", "-")}`;
   }
 
-  did(step: string): boolean {
-    return this.#said.has(this.#key(step));
+  isStored(step: string): boolean {
+    return this.#stored.has(this.#key(step));
   }
 
   /** Open blocks of an earlier attempt whose names have a prefix, with their previewed text. */
-  left(prefix: string): [string, string][] {
+  openBlocks(prefix: string): [string, string][] {
     return [...this.#open].filter(([block]) => block.startsWith(prefix));
   }
 
   /** Appends a payload as a step, once over all attempts. */
   async put<T extends KnownType>(step: string, type: T, payload: Payloads[T]): Promise<EventOf<T>> {
     const client_id = this.#key(step);
-    let e = this.#said.get(client_id);
+    let e = this.#stored.get(client_id);
     if (!e) {
       const draft = { type, payload, client_id, ...(this.workstream ? { workstream_id: this.workstream } : {}) };
-      await this.gate();
+      await this.unpaused();
       const { events } = await this.#transport.call(this, () => ({ op: "append", events: [draft] }));
       e = events?.[0];
       if (!e) throw new ParleyError("internal", "the server did not return the event of a step");
-      this.#said.set(client_id, e);
+      this.#stored.set(client_id, e);
     }
     return e as EventOf<T>;
   }
 
   /** Loads the server's state of the turn, at its start and after each reconnect. */
-  again(a: Assignment): void {
+  load(a: Assignment): void {
     this.attempt = a.attempt;
     this.#paused = a.paused ?? false;
     this.#open = new Map((a.open ?? []).map((b) => [b.block, b.text]));
     this.shown = new Map((a.open ?? []).map((b) => [b.block, { bytes: byteLength(b.text), units: b.text.length }]));
     for (const e of a.events ?? []) {
-      if (e.client_id && e.actor?.kind === "agent") this.#said.set(e.client_id, e);
+      if (e.client_id && e.actor?.kind === "agent") this.#stored.set(e.client_id, e);
       this.#arrive(e);
     }
   }
 
   /** Handles an event for the turn. */
-  tell(e: Event): void {
+  receive(e: Event): void {
     if (e.type === "user.message") this.#messages.push(e.payload);
     if (e.type === "workstream.steered")
       this.#paused = e.payload.command === "pause_requested" || (this.#paused && e.payload.command !== "resume_requested");
@@ -404,12 +404,12 @@ export class WorkWriter {
     this.#text = "";
     this.#bytes = 0;
     this.#json = 0;
-    this.#done = t.did(this.#name);
-    if (t.did(`close-${this.#block}`)) {
+    this.#done = t.isStored(this.#name);
+    if (t.isStored(`close-${this.#block}`)) {
       // An earlier attempt abandoned the block and may have opened another.
-      this.#block = t.left(`${this.#block}-a`).at(-1)?.[0] ?? `${this.#block}-a${t.attempt}`;
+      this.#block = t.openBlocks(`${this.#block}-a`).at(-1)?.[0] ?? `${this.#block}-a${t.attempt}`;
     }
-    this.#old = t.left(this.#block).find(([block]) => block === this.#block)?.[1] ?? "";
+    this.#old = t.openBlocks(this.#block).find(([block]) => block === this.#block)?.[1] ?? "";
   }
 
   /** Writes text. */

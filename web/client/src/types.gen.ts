@@ -1071,10 +1071,10 @@ export interface Payloads {
   "workstream.warning": WorkstreamWarning;
 }
 
-/** An event as it stands in the log. */
+/** An event as it is stored in the log. */
 export interface Envelope<T extends string, P> {
   session_id: string;
-  /** Given by the log; 1 is the first, there are no holes. */
+  /** Assigned by the log; 1 is the first, there are no gaps. */
   sequence: number;
   timestamp: Time;
   type: T;
@@ -1087,7 +1087,7 @@ export interface Envelope<T extends string, P> {
   parent_id?: string;
   /** The sender's idempotency key. */
   client_id?: string;
-  /** The dialect it came by; absent for the native one and for the server itself. */
+  /** The dialect it was sent in; absent for the native one and for the server itself. */
   via?: string;
   /** Hash over the stored bytes of the event before it. */
   prev?: string;
@@ -1099,13 +1099,13 @@ export type EventOf<T extends KnownType> = { [K in T]: Envelope<K, Payloads[K]> 
 /** An event of a type that this version knows. */
 export type KnownEvent = EventOf<KnownType>;
 /**
- * An event of a type that this version does not know; it is kept and passed on. The question mark stands in the static type
- * only, to keep it apart from the known ones.
+ * An event of a type that this version does not know; it is kept and passed on. The question mark exists in the static type
+ * only, to separate it from the known ones.
  */
 export type UnknownEvent = Envelope<`?${string}`, unknown>;
 /** A fact of a session. Comparing its type with a known one gives its payload's type. */
 export type Event = KnownEvent | UnknownEvent;
-/** A wish to append. The same client_id again gives the first event again. */
+/** A request to append an event. The same client_id again returns the first event. */
 export interface Draft<T extends string = string> {
   type: T;
   payload?: T extends KnownType ? Payloads[T] : unknown;
@@ -1117,9 +1117,9 @@ export interface Draft<T extends string = string> {
 }
 
 /**
- * How payloads are read: the fields of each type of event, with a mark behind those that are more than a text, a number or
- * a switch that is left out when it is empty. ! stands when it is empty too (!0 a number, !- a switch, ![] a list), * when it was
- * given, ~ is any value, @ a time, : another shape, [ a list of another shape.
+ * How payloads are decoded: the fields of each event type. A field without a mark is a text, a number or a boolean that is
+ * left out when it is empty. With ! it is written when it is empty too (!0 a number, !- a boolean, ![] a list), with * when it
+ * was given. ~ is any value, @ a time, : another shape, [ a list of another shape.
  */
 export const shapes: Record<string, string> = {
   "Actor": "kind! id! name email info~",

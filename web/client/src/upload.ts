@@ -48,14 +48,14 @@ function byXHR(http: Http, path: string, blob: Blob, headers: Record<string, str
 }
 
 /** A stream of the bytes that reports its progress. */
-function counted(bytes: ArrayBuffer, tell: (done: number, total: number) => void): ReadableStream<Uint8Array> {
+function counted(bytes: ArrayBuffer, report: (done: number, total: number) => void): ReadableStream<Uint8Array> {
   let at = 0;
   return new ReadableStream({
     pull(c) {
       const piece = new Uint8Array(bytes.slice(at, at + 65536));
       at += piece.length;
       if (piece.length > 0) c.enqueue(piece);
-      tell(at, bytes.byteLength);
+      report(at, bytes.byteLength);
       if (at >= bytes.byteLength) c.close();
     },
   });

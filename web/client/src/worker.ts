@@ -1,6 +1,6 @@
 import { pause } from "./backoff.js";
 import type { ParleyClient } from "./client.js";
-import { asParleyError, closedBy, errorOf, goodbye, ParleyError, unreachable } from "./error.js";
+import { asParleyError, closedBy, errorOf, byeError, ParleyError, unreachable } from "./error.js";
 import { sleep } from "./http.js";
 import type { Socket } from "./link.js";
 import type { Assignment, Event } from "./types.gen.js";
@@ -89,7 +89,7 @@ class Worker implements TurnTransport {
   /** Runs one connection and returns why it ended. */
   async connect(progress: () => void): Promise<ParleyError> {
     const Maker = this.#client.WebSocket;
-    if (!Maker) return new ParleyError("invalid", "a worker needs a WebSocket: hand one to the client");
+    if (!Maker) return new ParleyError("invalid", "a worker needs a WebSocket: pass one to the client");
     const path = `/agents/${encodeURIComponent(this.#name)}/work`;
     let socket: Socket;
     try {
@@ -118,8 +118,8 @@ class Worker implements TurnTransport {
         alive();
         progress();
         const f = JSON.parse(String(ev.data)) as WorkFrame;
-        if (f.op === "bye") refused = goodbye(f);
-        this.#take(f);
+        if (f.op === "bye") refused = byeError(f);
+        this.#receive(f);
       };
       socket.onclose = socket.onerror = (ev: unknown) => {
         refused ??= closedBy(ev);
@@ -141,10 +141,10 @@ class Worker implements TurnTransport {
     return ["denied", "conflict", "unauthenticated"].includes(reason.code) ? reason : unreachable(this.#client.url, reason);
   }
 
-  #take(f: WorkFrame): void {
+  #receive(f: WorkFrame): void {
     const held = this.#turns.get(f.turn_id ?? "");
-    if (f.op === "turn" && f.turn) this.#give(f.turn);
-    else if (f.op === "event" && f.event) held?.turn.tell(f.event);
+    if (f.op === "turn" && f.turn) this.#assign(f.turn);
+    else if (f.op === "event" && f.event) held?.turn.receive(f.event);
     else if (f.op === "stop") held?.turn.end(new TurnStopped());
     else if (f.op === "ended") held?.turn.end(new TurnLost()); // ends its waiting calls and the report of its end
     else if (f.op === "ok" || f.op === "error") {
@@ -156,10 +156,10 @@ class Worker implements TurnTransport {
   }
 
   /** Starts a turn, or continues one that the worker holds. */
-  #give(a: Assignment): void {
+  #assign(a: Assignment): void {
     const held = this.#turns.get(a.turn_id);
     if (held) {
-      held.turn.again(a);
+      held.turn.load(a);
       held.assigned = true;
       clearTimeout(held.lost);
       this.#notify();

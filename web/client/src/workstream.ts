@@ -56,7 +56,7 @@ export function isOver(w: WorkstreamStatus): boolean {
 }
 
 /** A workstream event as text; "" for other events. */
-export function newsText(type: string, p: { id?: string; summary?: string; error?: string; message?: string; reason?: string; share?: number }): string {
+export function workstreamText(type: string, p: { id?: string; summary?: string; error?: string; message?: string; reason?: string; share?: number }): string {
   const words: Record<string, [string, string | undefined]> = {
     "workstream.progress": ["answered", p.summary],
     "workstream.warning": [`has used ${Math.round((p.share ?? 0) * 100)} % of its time`, p.message],

@@ -3,7 +3,7 @@ import type { Socket } from "../src/link.js";
 import type { Event, Preview } from "../src/types.gen.js";
 import { byteLength } from "../src/utf8.js";
 
-/** Numbers by chance that come again for the same seed. */
+/** Pseudo-random numbers, the same for the same seed. */
 export function chance(seed: number): (below: number) => number {
   let s = seed >>> 0;
   return (below) => {
@@ -17,7 +17,7 @@ export function chance(seed: number): (below: number) => number {
 
 type Step = { event: Event } | { preview: Preview };
 
-/** What the network may do to a frame on its way. */
+/** Faults of the network that a frame may have. */
 export type Mischief = (frame: string) => "pass" | "twice" | "lose" | "cut";
 
 /** A session's log, served over sockets as the server does. */
@@ -30,7 +30,7 @@ export class FakeServer {
   opened = 0;
   received: Record<string, unknown>[] = [];
 
-  /** The constructor to hand to a client. */
+  /** The constructor for a client. */
   readonly Socket: new (url: string) => unknown;
 
   constructor() {
@@ -74,12 +74,12 @@ export class FakeServer {
     for (const socket of [...this.sockets]) socket.pump();
   }
 
-  /** Ends every connection because its credential has ended: with a frame, or by the close code alone. */
+  /** Ends every connection with an expired credential: with a frame, or by the close code alone. */
   refuse(how: "bye" | "code"): void {
     for (const s of [...this.sockets]) s.refuse(how);
   }
 
-  /** Ends every connection without a word. */
+  /** Closes every connection without a frame. */
   cut(): void {
     for (const s of [...this.sockets]) s.die();
   }
@@ -89,7 +89,7 @@ function finishes(e: Event): string | undefined {
   return e.type === "agent.text" || e.type === "agent.thinking" ? e.payload.block : undefined;
 }
 
-/** A socket whose frames arrive in their own time, as tasks. */
+/** A socket whose frames arrive asynchronously, as tasks. */
 class FakeSocket implements Socket {
   onopen: Socket["onopen"] = null;
   onmessage: Socket["onmessage"] = null;
@@ -124,7 +124,7 @@ class FakeSocket implements Socket {
     this.#deliver(
       JSON.stringify({ op: "ok", id: f.id, session_id: "s", cursor: formatCursor(at), last: this.#server.last, server_now: new Date().toISOString() }),
     );
-    // What was missed: events, then what is open and not had yet, then live.
+    // The missed events, then the missing text of open blocks, then live frames.
     for (const s of this.#server.steps) if ("event" in s && s.event.sequence > at.seq) this.#step(s);
     this.#next = this.#server.steps.length;
     const open = new Map<string, Preview>();
@@ -140,7 +140,7 @@ class FakeSocket implements Socket {
     for (const p of open.values()) if (p.end > (this.#at.blocks.get(p.block) ?? 0)) this.#step({ preview: p });
   }
 
-  /** Sends what happened since. */
+  /** Sends the frames since the last call. */
   pump(): void {
     if (!this.#at) return;
     while (this.#next < this.#server.steps.length && !this.#dead) this.#step(this.#server.steps[this.#next++] as Step);

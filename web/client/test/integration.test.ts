@@ -27,7 +27,7 @@ async function open(client: ParleyClient, id: string, items?: number): Promise<S
   return store;
 }
 
-/** Waits for a fact, looking whenever the store tells of a change. */
+/** Waits for a condition, which is checked whenever the store changes. */
 function until<T>(store: SessionStore, look: () => T | undefined | false): Promise<T> {
   return new Promise((resolve) => {
     const offs: (() => void)[] = [];
@@ -52,13 +52,13 @@ const shown = (store: SessionStore): ShownItem[] => store.getOrder().map((id) =>
 const texts = (store: SessionStore): string[] => shown(store).flatMap((it) => (it.kind === "text" ? [it.text.text] : []));
 const words = (n: number): string => Array.from({ length: n }, (_, i) => `tok${i + 1}`).join(" ");
 
-/** All turns are done: idle, and the last message was taken up. */
+/** All turns have ended: the session is idle, and the last message was answered. */
 const idle = (store: SessionStore) => () => {
   const last = shown(store).findLast((it) => it.kind === "message") as ItemOf<"message"> | undefined;
   return store.getState()?.status === "idle" && last?.message.state === "taken";
 };
 
-/** What was folded here, event by event, is what the server folds. */
+/** Compares the items folded here, event by event, with those that the server folds. */
 async function same(client: ParleyClient, store: SessionStore): Promise<void> {
   const snap = await client.snapshot(store.id, 2000);
   expect(shown(store)).toEqual([...snap.items, ...snap.open]);
@@ -74,7 +74,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
       const client = connect(await start(), o);
       const { session_id } = await client.create({ title: "First contact" });
       const store = await open(client, session_id);
-      // A reader that comes late gets what there is of a block in one piece: to see it grow, be there first.
+      // A late reader gets the text of a block in one piece. To see the block grow, the reader connects first.
       await until(store, () => store.getConnection().state === "live");
       const lengths: number[] = [];
       const watched = new Set<string>();
@@ -87,7 +87,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
           if (it.open) lengths.push(it.text.text.length);
         });
       });
-      // It would go on for minutes: how often it grew does not depend on how fast this machine is.
+      // The answer takes minutes, so the number of changes does not depend on the speed of the machine.
       await store.say("/stream 100000 400");
       await until(store, () => lengths.length > 2);
       await store.stop();
@@ -95,7 +95,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
       const said = texts(store)[0] ?? "";
       expect(words(100_000).startsWith(said)).toBe(true);
       expect(said.length).toBeGreaterThanOrEqual(lengths.at(-1) ?? 0);
-      expect(lengths).toEqual([...new Set(lengths)].sort((a, b) => a - b)); // each time there was more
+      expect(lengths).toEqual([...new Set(lengths)].sort((a, b) => a - b)); // each text is longer than the last
       await store.say("/stream 200 400");
       await until(store, () => idle(store)() && texts(store).length === 2);
       expect(texts(store)[1]).toBe(words(200));
@@ -103,7 +103,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
       await same(client, store);
     });
 
-    test("kill -9 in mid-answer: the same text, nothing lost or doubled", async () => {
+    test("a kill during an answer: no text is lost or repeated", async () => {
       const server = await start();
       const client = connect(server, o);
       await client.create({ id: "k" });
@@ -133,7 +133,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
   });
 }
 
-test("there is a WebSocket to test with", () => expect(globalThis.WebSocket).toBeTypeOf("function"));
+test("the platform has a WebSocket", () => expect(globalThis.WebSocket).toBeTypeOf("function"));
 
 test("a tour with all prompts answered gives the same items as on the server", async () => {
   const client = connect(await start());
@@ -164,7 +164,7 @@ test("a tour with all prompts answered gives the same items as on the server", a
   await same(client, store);
 });
 
-test("the first answer to a prompt wins; the second gets a conflict that names who answered", async () => {
+test("the first answer to a prompt wins; the second gets a conflict that names the first answerer", async () => {
   const client = connect(await start());
   await client.create({ id: "p" });
   const store = await open(client, "p");
@@ -256,7 +256,7 @@ test("a message during an outage is shown, sent once, and survives a reload", as
   await until(store, () => store.getOrder().join() === "i2,i3");
   expect(stored).toEqual([]);
 
-  // The page was left before it knew: the same entries are sent again.
+  // The page was closed before the reply arrived: the same entries are sent again.
   stored = kept;
   const again = connect(server, { storage });
   const second = await open(again, "q");

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 
-/** Builds the server once for all tests, unless PARLEY_BINARY names one; it returns how to remove it. */
+/** Builds the server once for all tests, unless PARLEY_BINARY names one; it returns a function that removes it. */
 export default async function setup({ provide }: { provide: (key: "binary", value: string) => void }): Promise<() => void> {
   const given = process.env["PARLEY_BINARY"];
   if (given) {
@@ -43,7 +43,7 @@ export class Server {
 
   async start(): Promise<void> {
     const addr = this.url ? new URL(this.url).host : "127.0.0.1:0";
-    // A small disk is no reason to fail here.
+    // The tests also run on a small disk.
     const args = ["serve", "--addr", addr, "--data", this.#data, "--min-free=-1", "--min-free-percent=-1", "--rate=-1", "--nats=off", ...this.#flags];
     const p = spawn(this.#binary, args, { stdio: ["ignore", "pipe", "pipe"] });
     this.#process = p;
@@ -61,7 +61,7 @@ export class Server {
     });
   }
 
-  /** Ends it as a power cut would, as far as the process can tell. */
+  /** Kills the process. */
   async kill(): Promise<void> {
     const p = this.#process;
     this.#process = undefined;

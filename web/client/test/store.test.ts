@@ -17,7 +17,7 @@ const empty = (last = 0): Snapshot => ({
   items: [], more: false, open: [], cursor: String(last), server_now: "2026-01-01T00:00:00.000000Z",
 });
 
-/** A client of a fake server; posts are answered by what is given. */
+/** A client of a fake server; post answers the requests. */
 function setup(post: (draft: { client_id: string; type: string; payload: unknown }) => Promise<Response>) {
   const server = new FakeServer();
   const client = new ParleyClient({
@@ -29,7 +29,7 @@ function setup(post: (draft: { client_id: string; type: string; payload: unknown
   return { server, client };
 }
 
-test("an optimistic message is replaced in one step, whether the answer or the event comes first", async () => {
+test("an optimistic message is replaced in one step, whether the answer or the event arrives first", async () => {
   for (const first of ["answer", "event"] as const) {
     let answer: (r: Response) => void = () => {};
     const { server, client } = setup(() => new Promise((resolve) => (answer = resolve)));
@@ -121,7 +121,7 @@ test("a replaced history is reloaded", async () => {
   store.close();
 });
 
-/** The snapshot that a server would give in the middle of a log. */
+/** The snapshot of a server in the middle of a log. */
 function snapshotAt(t: Transcript): Snapshot {
   const open = [...t.open];
   return { session: t.session, state: t.state, items: t.items.slice(0, t.order.length), more: false, open, cursor: String(t.last), server_now: "" };
@@ -156,7 +156,7 @@ test("an event costs the same in a long session as in a short one", () => {
   const events = make(100_000);
   const t = new Transcript();
   const time = (from: number, to: number) => {
-    // The processor's time, not the clock's: the machine may be doing much else.
+    // CPU time, not wall-clock time: other programs may run on the machine.
     const start = process.cpuUsage();
     for (let i = from; i < to; i++) {
       t.apply(events[i] as Event);
@@ -167,6 +167,6 @@ test("an event costs the same in a long session as in a short one", () => {
   time(0, 10_000); // warm
   const early = time(10_000, 30_000);
   const late = time(80_000, 100_000);
-  // Only an order of magnitude would mean something.
+  // Smaller differences are noise.
   expect(late).toBeLessThan(early * 10 + 0.01);
 });

@@ -1,7 +1,7 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { ParleyClient } from "../src/index.js";
 
-/** What is used of a browser's request. */
+/** The part of XMLHttpRequest that is used. */
 class FakeXHR {
   static last: FakeXHR | undefined;
   upload: { onprogress?: (ev: { loaded: number }) => void } = {};

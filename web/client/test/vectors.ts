@@ -9,7 +9,7 @@ interface Vector {
 }
 
 const folder = new URL("../../../chat/testdata/fold/", import.meta.url);
-/** What every fold must give, in whatever language. */
+/** The expected result of every fold, in every language. */
 export const vectors = readdirSync(folder)
   .filter((f) => f.endsWith(".json"))
   .map((f) => JSON.parse(readFileSync(new URL(f, folder), "utf8")) as Vector);

@@ -4,11 +4,11 @@ import { chance, FakeServer } from "./fake.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => {
-  expect(vi.getTimerCount()).toBe(0); // nothing is left behind
+  expect(vi.getTimerCount()).toBe(0); // no timer is left
   vi.useRealTimers();
 });
 
-/** Follows a session and notes what came. */
+/** Follows a session and records its frames. */
 function reader(server: FakeServer, after: string | undefined = "0", noStreams = true) {
   const frames: Frame[] = [];
   const states: Connection[] = [];
@@ -37,7 +37,7 @@ function live(server: FakeServer, random: (n: number) => number, open: string[],
   } else server.event("agent.status", { message: `step ${random(100)}` }, { turn_id: "t-1" });
 }
 
-describe("nothing is lost and nothing is doubled", () => {
+describe("no frame is lost or repeated", () => {
   for (let seed = 1; seed <= 60; seed++)
     test(`random disconnects, repeats, losses and delays, ${seed}`, async () => {
       const random = chance(seed);
@@ -62,7 +62,7 @@ describe("nothing is lost and nothing is doubled", () => {
       }
       quiet = true;
       server.away = false;
-      // A frame that was lost shows when the next one comes.
+      // A lost frame is noticed when the next one arrives.
       server.event("agent.status", { message: "end" }, { turn_id: "t-1" });
       for (const block of open) server.piece(block, ".", "t-1");
       await settle(60_000);
@@ -157,7 +157,7 @@ test("wake reconnects at once, and detects a dead connection", async () => {
   await settle(300);
   expect(r.states.at(-1)?.state).toBe("live");
 
-  // The laptop slept: the socket looks open, but nobody is there any more.
+  // After sleep mode: the socket looks open, but the server has closed it.
   server.mischief = () => "lose";
   doc.dispatchEvent(new globalThis.Event("visibilitychange"));
   await settle(4999);

@@ -5,7 +5,7 @@ import { work } from "../src/worker.js";
 
 type Frame = Record<string, unknown>;
 
-/** A server's side of a worker: hears a frame on the nth connection and returns what to send, or a code to close with. */
+/** The server's side of a worker: receives a frame on the nth connection and returns the frame to send, or a close code. */
 function desk(hear: (f: Frame, connection: number) => Frame[] | number | undefined) {
   let opened = 0;
   const Maker = class implements Socket {

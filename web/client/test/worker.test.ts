@@ -29,7 +29,7 @@ function employ(client: ParleyClient, answer: (turn: WorkTurn) => Promise<void>)
   return quit;
 }
 
-/** Follows a session until something is seen; it returns all events up to there. */
+/** Follows a session until an event matches; it returns all events up to there. */
 async function follow(client: ParleyClient, id: string, seen: (f: Frame) => boolean | void): Promise<Event[]> {
   const events: Event[] = [];
   for await (const f of client.watch(id, { after: "0" })) {
@@ -110,7 +110,7 @@ test("another worker takes over a turn and repeats no step", async () => {
   await client.say("t", "go");
   await streaming;
   employ(client, answer(false));
-  // The lease is short: the other one has to be there before the first leaves.
+  // The lease is short: the second worker must be connected before the first one ends.
   while (!(await client.agents()).some((a) => a.workers === 2)) await new Promise((resolve) => setTimeout(resolve, 10));
   await quit();
   const events = await follow(client, "t", ended);

@@ -35,7 +35,7 @@ async function follow(client: ParleyClient, id: string, seen: (f: Frame) => bool
   return events;
 }
 
-/** Waits until so many workers are there; a short lease does not wait for them. */
+/** Waits until so many workers are connected; a short lease does not wait for them. */
 async function connected(client: ParleyClient, count: number): Promise<void> {
   while (!(await client.agents()).some((a) => a.name === "helper" && (a.workers ?? 0) >= count)) await new Promise((resolve) => setTimeout(resolve, 10));
 }
@@ -90,10 +90,10 @@ test("two workers share the turns", async () => {
   expect((busy[0] ?? 0) + (busy[1] ?? 0)).toBe(8);
 });
 
-test("a killed worker is replaced within its lease, and no previewed text is lost or doubled", async () => {
+test("a killed worker is replaced within its lease, and no previewed text is lost or repeated", async () => {
   const server = await start("--lease", "1s");
   const client = new ParleyClient({ url: server.url, backoff });
-  // A worker whose network is gone from one moment to the next looks like one that was killed.
+  // A worker that loses its network looks like one that was killed.
   const sockets: WebSocket[] = [];
   let dead = false;
   class Mortal extends WebSocket {

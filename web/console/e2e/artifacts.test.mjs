@@ -1,4 +1,4 @@
-// What agents make and people send: tables, charts, pages, images, files.
+// Artifacts and uploads: tables, charts, pages, images, files.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -9,7 +9,7 @@ import { atEnd, axe, events, feed, inSession, post, server, settled, steady, unt
 const none = { session: { agent: "none" } };
 
 describe("artifacts", () => {
-  test("[26] ten thousand rows are sorted, and scrolled without being drawn all at once", () =>
+  test("[26] ten thousand rows are sorted and scrolled; only the visible ones are drawn", () =>
     inSession(async (page, id) => {
       const rows = Array.from({ length: 10_000 }, (_, i) => [`City ${i}`, (i * 7919) % 10_007]);
       await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/out/cities.json`, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ columns: ["City", "People"], rows }) });
@@ -27,7 +27,7 @@ describe("artifacts", () => {
       await axe(page, "a big table");
     }, none));
 
-  test("[26] a chart by specification is drawn by an interpreter; one that wants to fetch is refused", () =>
+  test("[26] a chart by specification is interpreted; one that loads data is refused", () =>
     inSession(async (page, id) => {
       const spec = (data) => ({
         $schema: "https://vega.github.io/schema/vega-lite/v6.json", data, transform: [{ calculate: "datum.v * 2 + length('ab')", as: "double" }],
@@ -36,7 +36,7 @@ describe("artifacts", () => {
       await post(id, { type: "agent.artifact", payload: { type: "chart", title: "Visits", data: spec({ values: [{ day: "Mon", v: 3 }, { day: "Tue", v: 5 }] }) } });
       const chart = page.getByLabel("Visits").locator(".pl-spec");
       await until(page, () => chart.locator("svg path[aria-roledescription=bar]").count().then((n) => n === 2), "two bars");
-      // The value of a bar went through the expression.
+      // The value of a bar was computed by the expression.
       await chart.locator("svg [aria-label='day: Tue; double: 12']").waitFor();
       await page.getByRole("button", { name: "Show the data" }).click();
       await page.getByRole("cell", { name: "Tue" }).waitFor();
@@ -45,10 +45,10 @@ describe("artifacts", () => {
       await axe(page, "charts");
     }, none));
 
-  test("[27] a download has its name and bytes; a page that an agent made runs nothing and reaches nobody", () =>
+  test("[27] a download has its name and bytes; an HTML page of an agent runs no script and sends no request", () =>
     inSession(async (page, id) => {
       const put = (path, type, body) => fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${path}`, { method: "PUT", headers: { "Content-Type": type }, body });
-      // A server of somebody else, to see who comes.
+      // Another server, which counts its requests.
       const reached = [];
       const sink = createServer((req, res) => {
         reached.push(req.url);
@@ -70,7 +70,7 @@ describe("artifacts", () => {
       sink.close();
     }, { ...none, expect: /Content Security Policy|Blocked script|sandboxed|frame/i }));
 
-  test("[7] an image from elsewhere comes only when it is asked for, and through the server", () =>
+  test("[7] an external image is loaded only on request, and through the server", () =>
     inSession(async (page, id) => {
       const asked = [];
       page.on("request", (r) => asked.push(`${r.method()} ${new URL(r.url()).pathname}`));
@@ -82,17 +82,17 @@ describe("artifacts", () => {
       await page.route("**/parley/v1/image", (route) => (route.request().postDataJSON().url.includes("maps.example") ? route.fulfill({ contentType: "image/png", body: pixel }) : route.continue()));
       await chip.getByRole("button", { name: /^Load/ }).click();
       await page.getByRole("img", { name: "a map" }).waitFor();
-      // The real server refuses what lies in its own network, and says so.
+      // The real server refuses addresses of its own network and reports that.
       await page.locator(".pl-imagechip", { hasText: "127.0.0.1" }).getByRole("button", { name: /^Load/ }).click();
       await page.locator(".pl-imagechip .pl-bad").getByText(/ports 80|private network/).first().waitFor();
     }, { ...none, expect: /40\d|50\d/ }));
 });
 
 describe("uploads", () => {
-  test("[28] by drop and by paste, with progress, cancelling and another try", () =>
+  test("[28] by drop and paste, with progress, cancel and retry", () =>
     inSession(async (page, id) => {
       const composer = page.locator(".pl-composer");
-      // The first upload is held up, so that its progress can be seen and it can be cancelled.
+      // The first upload is delayed, so that its progress is visible and it can be cancelled.
       let release;
       const held = new Promise((r) => (release = r));
       let fail = true;
@@ -130,7 +130,7 @@ describe("uploads", () => {
       await settled(page, "You said: here");
       const part = (await events(id)).find((e) => e.type === "user.message").payload.content.find((p) => p.type === "file");
       assert.equal(await (await fetch(`${server.url}/parley/v1/sessions/${id}/artifacts/${part.path}`)).text(), "content of flaky.txt");
-      // Larger than the limit of the component: refused in words, before anything is sent.
+      // Larger than the limit of the component: refused with a text before anything is sent.
       await composer.evaluate((el) => {
         const data = new DataTransfer();
         const big = new File(["x"], "big.bin");
@@ -144,8 +144,8 @@ describe("uploads", () => {
     }, { expect: /507/ }));
 });
 
-describe("writing", () => {
-  test("[5] what is unfinished is drawn as if it were finished, and leaves no trace when it is", () =>
+describe("text", () => {
+  test("[5] unfinished Markdown is drawn as if it were closed, and correctly once it is complete", () =>
     inSession(async (page, id, context) => {
       await context.grantPermissions(["clipboard-read", "clipboard-write"]);
       const code = Array.from({ length: 120 }, (_, i) => `line${i} := "<${i}>"`).join("\n");
@@ -167,12 +167,12 @@ describe("writing", () => {
       await write(whole.length);
       await post(id, { type: "agent.text", payload: { block: "b1", text: whole } });
       await page.locator(".pl-prose strong").getByText("end").first().waitFor();
-      assert.ok(!/\*\*|```|\|--/.test(await feed(page).innerText()), "something raw is left");
-      // The button stays in view while the block is scrolled through, down and up.
+      assert.ok(!/\*\*|```|\|--/.test(await feed(page).innerText()), "raw Markdown is left");
+      // The button stays visible while the block is scrolled down and up.
       const copy = page.locator(".pl-code-head").first().getByRole("button", { name: "Copy" });
       const list = page.locator(".pl-list");
       await list.hover();
-      await page.mouse.wheel(0, -60); // who is at the end is kept there
+      await page.mouse.wheel(0, -60); // at the end the list follows new entries
       await page.getByRole("button", { name: /To the end/ }).waitFor();
       await steady(page, list);
       for (const to of [700, 1200, 400]) {
@@ -198,10 +198,10 @@ describe("writing", () => {
       await page.mouse.wheel(0, -60);
       await page.getByRole("button", { name: /To the end/ }).waitFor();
       for (const summary of [page.locator(".pl-think summary"), tool.locator("summary")]) {
-        await summary.hover(); // brings it into view
+        await summary.hover(); // scrolls it into view
         await steady(page, page.locator(".pl-list"));
         const before = await summary.boundingBox();
-        // Not by a click from outside, which scrolls first where the way to the end floats above the row.
+        // Not with a click of Playwright, which scrolls first when the button to the end covers the row.
         await summary.evaluate((s) => s.click());
         await until(page, () => summary.evaluate((s) => s.parentElement.open), "an open row");
         await steady(page, page.locator(".pl-list"));
@@ -210,14 +210,14 @@ describe("writing", () => {
       }
     }, none));
 
-  test("[9] two rows opened at the end, one just before the list looks at what the other did", () =>
+  test("[9] two rows expanded at the end within one animation frame", () =>
     inSession(async (page, id) => {
       await post(id, ...Array.from({ length: 20 }, (_, i) => ({ type: "agent.text", payload: { text: `Text ${i}` } })), { type: "agent.thinking", payload: { text: "one\n\ntwo\n\nthree" } }, { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch", params: { a: 1 } } }, { type: "agent.tool_result", payload: { call_id: "c", tool: "fetch", result: { rows: 3 } } });
       const tool = page.locator(".pl-tool", { hasText: "fetch" }).locator("summary");
       await tool.getByText("ok").first().waitFor();
       await atEnd(page.locator(".pl-list"));
       await steady(page, page.locator(".pl-list"));
-      // Timers and frames that were asked for first come first, so the second click is always right before the look.
+      // Timers and frames run in the order of their requests, so the second click is always just before the check.
       const before = await page.evaluate(() => new Promise((done) => {
         const summary = document.querySelector(".pl-tool summary");
         const press = () => {

@@ -4,7 +4,7 @@ import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
 import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
 
-describe("talking", () => {
+describe("messages", () => {
   test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(server.url);
@@ -20,9 +20,9 @@ describe("talking", () => {
     await context.close();
   });
 
-  test("[1] [3] a message is shown at once and stands there once", () =>
+  test("[1] [3] a message is shown at once, and only once", () =>
     inSession(async (page, id) => {
-      // At once: before the server has even heard of it.
+      // At once: before the server has received it.
       let release;
       const held = new Promise((r) => (release = r));
       await page.route("**/events", async (route) => {
@@ -42,7 +42,7 @@ describe("talking", () => {
       assert.equal(await feed(page).getByText("hello there", { exact: true }).count(), 1);
     }));
 
-  test("[36] Enter sends, Shift+Enter makes a line, Enter of an input method does neither", () =>
+  test("[36] Enter sends, Shift+Enter inserts a line, Enter of an input method does neither", () =>
     inSession(async (page, id) => {
       const box = page.getByRole("textbox", { name: "Message", exact: true });
       await box.fill("one");
@@ -53,14 +53,14 @@ describe("talking", () => {
       await box.dispatchEvent("keydown", { key: "Enter", isComposing: true, bubbles: true, cancelable: true });
       assert.equal(await box.inputValue(), "one\ntwo");
       await box.dispatchEvent("compositionend");
-      // The Enter that ends a composition may come after its end; the next one, in a turn of its own, is meant.
+      // The Enter that ends a composition may arrive after its end; the next one, in a task of its own, sends.
       await page.evaluate(() => new Promise((done) => setTimeout(() => setTimeout(done))));
       await box.press("Enter");
       await settled(page, "You said: one");
       assert.equal((await events(id)).find((e) => e.type === "user.message").payload.text, "one\ntwo");
     }));
 
-  test("[4] a long stream is, byte for byte, what was sent", () =>
+  test("[4] a long stream has exactly the bytes that were sent", () =>
     inSession(async (page, id, context) => {
       await context.grantPermissions(["clipboard-read", "clipboard-write"]);
       await say(page, "/stream 2000 400");
@@ -71,7 +71,7 @@ describe("talking", () => {
       assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
     }));
 
-  test("[8] who has scrolled up is left in peace: the view, the selection, and a count of what is new", () =>
+  test("[8] after scrolling up the view and the selection stay, and new entries are counted", () =>
     inSession(
       async (page, id) => {
         await post(id, ...Array.from({ length: 40 }, (_, i) => ({ type: "agent.text", payload: { text: `Entry ${i}\n\nmore words here` } })));
@@ -102,13 +102,13 @@ describe("talking", () => {
       { session: { agent: "none" } },
     ));
 
-  test("a message during a turn waits, and can be taken back", () =>
+  test("a message during a turn is queued and can be withdrawn", () =>
     inSession(async (page, id) => {
       await say(page, "/sleep 600");
       await page.getByRole("button", { name: "Stop" }).waitFor();
       await say(page, "later please");
-      await page.getByRole("button", { name: "Take back" }).click();
-      await settled(page, "Taken back");
+      await page.getByRole("button", { name: "Withdraw" }).click();
+      await settled(page, "Withdrawn");
       await page.getByRole("button", { name: "Stop" }).click();
       await settled(page, "Stopped");
       const all = await events(id);
@@ -116,7 +116,7 @@ describe("talking", () => {
       assert.ok(!all.some((e) => e.type === "agent.text" && e.payload.text.includes("later please")));
     }));
 
-  test("[22] a stop keeps what was said", () =>
+  test("[22] a stop keeps the shown text", () =>
     inSession(async (page, id) => {
       await say(page, "/stream 5000 50");
       await page.getByText("tok20", { exact: false }).first().waitFor();
@@ -126,7 +126,7 @@ describe("talking", () => {
       assert.equal((await events(id)).find((e) => e.type === "turn.completed").payload.outcome, "stopped");
     }));
 
-  test("[21] [22] leaving the page does not stop the turn; coming back shows it going on", () =>
+  test("[21] [22] leaving the page does not stop the turn; after a reload it continues", () =>
     inSession(async (page) => {
       await say(page, "/stream 300 100");
       await page.getByText("tok30", { exact: false }).first().waitFor();
@@ -137,10 +137,10 @@ describe("talking", () => {
     }));
 });
 
-describe("what is shown", () => {
+describe("entries", () => {
   const evil = '<img src=x onerror="window.PWN=1"><script>window.PWN=1</script><svg onload="window.PWN=1"></svg> [x](javascript:window.PWN=1) [y](data:text/html,<script>1</script>) [z](java\u0000script:window.PWN=1) <iframe srcdoc="<script>parent.PWN=1</script>"></iframe> ![i](https://evil.example/pixel.png)';
 
-  test("[6] [7] nothing that an agent writes can run or fetch", () =>
+  test("[6] [7] text of an agent cannot run scripts or load anything", () =>
     inSession(
       async (page, id) => {
         await post(
@@ -156,7 +156,7 @@ describe("what is shown", () => {
           { type: "agent.input_request", payload: { input_type: "radio", text: evil, options: [{ id: "a", label: evil, description: evil }] } },
         );
         await page.getByRole("radio").waitFor();
-        // What could run would have run by the time that another picture is there.
+        // A script would have run by the time the other image is loaded.
         await page.evaluate(() => new Promise((done) => Object.assign(new Image(), { onload: done, src: "/favicon.svg" })));
         assert.equal(await page.evaluate(() => window.PWN), undefined);
         assert.equal(await page.locator(".pl-list script, .pl-list iframe, .pl-list svg[onload], .pl-list img").count(), 0);
@@ -166,7 +166,7 @@ describe("what is shown", () => {
       { session: { agent: "none" } },
     ));
 
-  test("[5] Markdown becomes structure, and code is copied exactly", () =>
+  test("[5] Markdown is rendered, and code is copied exactly", () =>
     inSession(
       async (page, id, context) => {
         await context.grantPermissions(["clipboard-read", "clipboard-write"]);
@@ -242,7 +242,7 @@ describe("what is shown", () => {
         await page.locator(`.pl-table th[aria-sort=${order}]`).waitFor();
       }
       await until(page, biggest, "the biggest first");
-      // A table that is scrolled away, so that it is drawn anew, keeps its order.
+      // A table that is scrolled out of view and mounted again keeps its order.
       await turn(4000, () => heading.count().then((n) => n === 0), "the table out of sight");
       await turn(-400, () => page.locator(".pl-table th").first().isVisible(), "the table again");
       assert.equal(await page.locator(".pl-table th[aria-sort=descending]").count(), 1);
@@ -250,7 +250,7 @@ describe("what is shown", () => {
       assert.equal(files.length, 3);
     }));
 
-  test("[28] files are picked, with limits said in words", () =>
+  test("[28] files are selected; limits are reported as text", () =>
     inSession(async (page, id) => {
       await page.locator("input[type=file]").setInputFiles([{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello file") }]);
       await page.locator(".pl-composer").getByText("10 B").first().waitFor();

@@ -1,4 +1,4 @@
-// The element on a page of somebody else, the component among hostile styles, and the frame: another origin each.
+// The element on a page of another site, the component on a page with conflicting styles, and the frame; each on another origin.
 import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -14,7 +14,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(dirname(dirname(here)));
 const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
 
-/** Serves folders as a host would, under its own strict policy. */
+/** Serves folders as a host page does, with a strict policy. */
 function host(to, places) {
   const s = createServer((req, res) => {
     const path = new URL(req.url, "http://x").pathname.slice(1) || "index.html";
@@ -30,7 +30,7 @@ function host(to, places) {
   return new Promise((resolve) => s.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${s.address().port}`, close: () => s.close() })));
 }
 
-/** A page at a host, which must stay clean. */
+/** A page of a host, which must have no errors. */
 async function at(url, body, allow = /favicon|404/) {
   const { page, context, faults } = await openPage(browser);
   try {
@@ -44,7 +44,7 @@ async function at(url, body, allow = /favicon|404/) {
 }
 
 describe("the element", () => {
-  test("[39] the element works under a strict policy and leaves the page as it is", async () => {
+  test("[39] the element works under a strict policy and does not change the page", async () => {
     const h = await host(server.url, [join(root, "examples", "web-element"), join(root, "web", "react", "dist")]);
     await at(h.url, async (page) => {
       await page.getByRole("button", { name: "/ask radio" }).click();
@@ -57,7 +57,7 @@ describe("the element", () => {
       await send.click();
       await page.getByRole("feed").getByText("You answered: sms").first().waitFor();
       assert.match(await page.locator("h1").evaluate((e) => getComputedStyle(e).fontFamily), /Georgia/);
-      // Another language is an attribute; taken away, it is English again.
+      // The attribute sets another language; without it the language is English.
       await page.locator("parley-conversation").evaluate((el) => el.setAttribute("locale", "de"));
       await page.getByRole("feed").getByText("Du hast geantwortet").first().waitFor();
       await page.locator("parley-conversation").evaluate((el) => el.removeAttribute("locale"));
@@ -76,7 +76,7 @@ describe("the component in a React page", () => {
     }),
   );
 
-  test("[29] [39] [40] two of them among hostile styles look as in the console; what the host draws badly harms one entry", async () => {
+  test("[29] [39] [40] two components among conflicting styles look as in the console; a failing renderer affects one entry", async () => {
     for (const id of ["host-one", "host-two"]) await api(server, "/sessions", { id, title: id, agent: "none" });
     const h = await host(server.url, [dist]);
     await at(`${h.url}/?server=${server.url}`, async (page) => {
@@ -85,7 +85,7 @@ describe("the component in a React page", () => {
       await post("host-one", { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch" } }, { type: "agent.text", payload: { text: "Still here" } }, { type: "agent.usage", payload: { input_tokens: 1100, output_tokens: 300 } });
       await one.getByText("This entry could not be shown.").first().waitFor();
       await settled(one, "Still here");
-      // The stream goes on past the broken entry.
+      // The stream continues after the broken entry.
       await api(server, "/sessions/host-one/previews", [{ block: "b", offset: 0, text: "And more", kind: "text" }]);
       await settled(one, "And more");
       await one.getByText("1.4K/2K tokens").first().waitFor();
@@ -106,7 +106,7 @@ describe("the component in a React page", () => {
       await settled(own, "Still here");
       assert.deepEqual(hosted, await own.getByRole("button", { name: "Send" }).evaluate(look));
       await context.close();
-      // The host's own is untouched, and each of the two keeps to itself.
+      // The host's own elements are unchanged, and the two components do not affect each other.
       assert.match(await page.locator("#own").evaluate((e) => getComputedStyle(e).backgroundColor), /rgb\(255, 105, 180\)/);
       assert.match(await page.locator("h1").evaluate((e) => getComputedStyle(e).fontFamily), /Georgia/);
       assert.notEqual(await one.locator(".pl-root").evaluate((e) => getComputedStyle(e).backgroundColor), await two.locator(".pl-root").evaluate((e) => getComputedStyle(e).backgroundColor));
@@ -124,7 +124,7 @@ describe("the frame", () => {
   });
   after(() => locked?.stop());
 
-  test("[39] on a page of another origin: it begins a conversation, answers, and tells the page", async () => {
+  test("[39] on a page of another origin: it creates a conversation, answers, and reports to the page", async () => {
     const h = await host(server.url, [here]);
     await at(`${h.url}/frame.html`, async (page) => {
       const frame = page.frameLocator("parley-frame iframe");
@@ -143,8 +143,8 @@ describe("the frame", () => {
     h.close();
   });
 
-  test("[39] a token goes by message and in no address", async () => {
-    // The page is on the same host as the server, whose own origin is always allowed; so it is asked for by its name.
+  test("[39] a token is sent by message and is in no URL", async () => {
+    // The page is on the same host as the server, whose own origin is always allowed; so the page uses the host name.
     const { page, context } = await openPage(browser);
     const asked = [];
     page.on("request", (r) => asked.push(r.url()));
@@ -157,7 +157,7 @@ describe("the frame", () => {
     await frame.getByRole("textbox", { name: "Message", exact: true }).fill("hello");
     await frame.getByRole("button", { name: "Send" }).click();
     await frame.getByText("You said: hello").first().waitFor();
-    // A socket cannot carry a header, so there the token is part of the address; of no page or script it is.
+    // A socket has no headers, so its URL contains the token; no URL of a page or script does.
     assert.deepEqual(asked.filter((u) => u.includes(secret) && !/^wss?:/.test(u) && !u.includes("/ws?")), []);
     await context.close();
   });

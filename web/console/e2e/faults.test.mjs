@@ -1,13 +1,13 @@
-// What networks do: frames twice, out of order, late; no network at all; a server that comes back.
+// Faults of the network: repeated, reordered, late and lost frames; no network; a restarted server.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
 import { browser, events, feed, inSession, inTime, post, server, settled, shows, until } from "./suite.mjs";
 
-/** What the ledger shows, entry by entry, without what depends on when it was seen. */
-const ledger = (page) => feed(page).locator("article").evaluateAll((all) => all.map((a) => a.innerText.replace(/\d\d:\d\d|[\d.]+ m?s\b/g, "").trim()));
+/** The shown entries as text, without times. */
+const entries = (page) => feed(page).locator("article").evaluateAll((all) => all.map((a) => a.innerText.replace(/\d\d:\d\d|[\d.]+ m?s\b/g, "").trim()));
 
-/** Another page on the same session, whose socket is tampered with. */
+/** Another page of the same session, whose socket changes frames. */
 async function tampered(id, tamper) {
   const { page, context, faults } = await openPage(browser);
   let clean = false;
@@ -22,7 +22,7 @@ async function tampered(id, tamper) {
   await page.locator(".pl-dot-live, .pl-dot-idle").first().waitFor();
   return {
     page, context, faults,
-    /** From now on frames pass as they are: what is missing is noticed by what comes behind it, so something must. */
+    /** Ends the faults. A missing frame is noticed when the next one arrives, so one is sent. */
     heal: () => (clean = true),
   };
 }
@@ -38,7 +38,7 @@ const tampers = {
     return (m) => {
       const op = JSON.parse(m).op;
       if (op !== "event" && op !== "preview") return send(m);
-      // Every fifth one waits for the next.
+      // Every fifth frame is swapped with the next.
       if (kept === undefined && !clean() && ++n % 5 === 0) {
         kept = m;
         return;
@@ -67,7 +67,7 @@ const tampers = {
 
 describe("faults of the network", () => {
   for (const [name, tamper] of Object.entries(tampers))
-    test(`[20] ${name}: the ledger is that of a clean run`, () =>
+    test(`[20] ${name}: the entries are those of a run without faults`, () =>
       inSession(async (page, id) => {
         const other = await tampered(id, tamper);
         try {
@@ -79,8 +79,8 @@ describe("faults of the network", () => {
           const last = (await events(id)).at(-1).sequence;
           await settled(page, "And that is all.");
           await settled(page, "Done thinking.");
-          await until(page, async () => JSON.stringify(await ledger(other.page)) === JSON.stringify(await ledger(page)), `the same ledger up to ${last}`);
-          // The stream may have been scrolled out of what is drawn.
+          await until(page, async () => JSON.stringify(await entries(other.page)) === JSON.stringify(await entries(page)), `the same entries up to ${last}`);
+          // The streamed entry may be scrolled out of view.
           await feed(other.page).hover();
           await until(page, async () => {
             await other.page.mouse.wheel(0, -400);
@@ -92,7 +92,7 @@ describe("faults of the network", () => {
         }
       }));
 
-  test("[19] without a network a message waits, and goes out once; what happened meanwhile is there", () =>
+  test("[19] without a network a message waits and is sent once; missed events are loaded", () =>
     inSession(async (page, id, context) => {
       await say(page, "before");
       await settled(page, "You said: before");
@@ -106,14 +106,14 @@ describe("faults of the network", () => {
       assert.equal((await events(id)).filter((e) => e.type === "user.message").length, 2);
       assert.equal(await feed(page).getByText("while away", { exact: true }).count(), 1);
       await until(page, async () => (await events(id)).filter((e) => e.type === "turn.completed").length === 2, "the end of both turns");
-      // Nothing is missing: what the page shows is what the server folds.
+      // Nothing is missing: the page shows the items that the server folds.
       const items = (await api(server, `/sessions/${id}/snapshot?items=500`)).items.map((i) => i.id);
       await page.reload();
       await settled(page, "You said: while away");
       await until(page, async () => (await feed(page).locator("article").count()) === items.length, `${items.length} entries`);
     }, { expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
 
-  test("[16] an answer that comes too late is refused, and that is said", () =>
+  test("[16] an answer that arrives too late is refused, and the page says so", () =>
     inSession(async (page, id) => {
       let release;
       const held = new Promise((r) => (release = r));
@@ -142,7 +142,7 @@ describe("faults of the network", () => {
       assert.equal((await events(id)).filter((e) => e.type === "user.input_response").length, 0);
     }, { expect: /409|410/ }));
 
-  test("[15] a page that slept knows the right time at once", () =>
+  test("[15] after sleep mode a countdown is correct at once", () =>
     inSession(async (page, id) => {
       await page.clock.install();
       await page.reload();
@@ -151,14 +151,14 @@ describe("faults of the network", () => {
       await ring.waitFor();
       const left = async () => (await ring.innerText()).split(":").reduce((m, s) => m * 60 + Number(s), 0);
       const deadline = Date.parse((await events(id)).find((e) => e.type === "agent.input_request").payload.deadline);
-      await page.clock.fastForward(30_000); // as after a laptop's sleep: timers fire once
+      await page.clock.fastForward(30_000); // as after sleep mode: timers fire once
       await until(page, async () => {
         const from = Date.now();
         return shows(await left(), deadline - 30_000, from, Date.now());
       }, "thirty seconds less");
     }));
 
-  test("[17] two pages show the same, entry by entry", () =>
+  test("[17] two pages show the same entries", () =>
     inSession(async (page, id, context) => {
       const other = await context.newPage();
       await other.goto(page.url());
@@ -166,7 +166,7 @@ describe("faults of the network", () => {
       await other.getByRole("button", { name: "Continue" }).waitFor();
       await page.locator(".pl-prompt-open[data-armed]").waitFor();
       await page.getByRole("button", { name: "Continue" }).click();
-      // The agent's words: the card of the one who answered says nearly the same.
+      // The agent's text: the card of the answering page has nearly the same text.
       for (const p of [page, other]) await feed(p).locator('[data-item^="b-"]', { hasText: "You answered: continue" }).waitFor();
       await feed(other).getByText("Answered in another window", { exact: false }).first().waitFor();
       const ids = (p) => feed(p).locator("article").evaluateAll((all) => all.map((a) => a.dataset.item));

@@ -1,4 +1,4 @@
-// Starts the built program on a free port and a browser beside it; both end with the tests.
+// Starts the built program on a free port, and a browser; both end with the tests.
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -61,13 +61,13 @@ export async function startBrowser() {
   });
 }
 
-/** How long anything is waited for before it is taken to hang. */
+/** The timeout of every wait. */
 export const patience = 120_000;
 
-/** A page that notes everything a clean console must not do. */
+/** A page that records errors, policy violations and requests to other hosts. */
 export async function openPage(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light", ...options });
-  // A bound for hangs only: the machine may be doing much else.
+  // Long, because other programs may run on the machine.
   context.setDefaultTimeout(patience);
   const page = await context.newPage();
   const faults = [];
@@ -79,7 +79,7 @@ export async function openPage(browser, options = {}) {
   });
   const remote = [];
   page.on("request", (r) => /^(https?|wss?):/.test(r.url()) && remote.push(r.url()));
-  // What the policy stops never leaves the browser.
+  // A request that the policy blocks is not sent.
   page.on("requestfailed", (r) => r.failure()?.errorText === "csp" && remote.splice(remote.indexOf(r.url()), 1));
   return { context, page, faults, remote };
 }
@@ -93,7 +93,7 @@ export async function api(server, path, body, method = body === undefined ? "GET
   return text ? JSON.parse(text) : undefined;
 }
 
-/** Says something in the composer. */
+/** Sends a message with the composer. */
 export async function say(page, text) {
   const box = page.getByRole("textbox", { name: "Message", exact: true });
   await box.fill(text);

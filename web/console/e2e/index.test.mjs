@@ -1,4 +1,4 @@
-// Each point of the acceptance list has a test that names it, and docs/web-acceptance.md tells which.
+// Each point of the acceptance list has a test with its number, and docs/web-acceptance.md lists them.
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -17,11 +17,11 @@ function byPoint() {
   return out;
 }
 
-test("every point of the list is proved by a test that names it", () => {
+test("every point of the list has a test with its number", () => {
   const found = byPoint();
   assert.deepEqual(Array.from({ length: 40 }, (_, i) => i + 1).filter((n) => !found.has(n)), []);
   const text = readFileSync(page, "utf8");
   const made = text.replace(/^\| (\d+) \| ([^|]+) \|.*$/gm, (_, n, what) => `| ${n} | ${what.trim()} | ${(found.get(Number(n)) ?? []).join("<br>")} |`);
   if (process.env.UPDATE) writeFileSync(page, made);
-  else assert.equal(text, made, "the table in docs/web-acceptance.md is old: UPDATE=1 node --test e2e/index.test.mjs");
+  else assert.equal(text, made, "the table in docs/web-acceptance.md is outdated: UPDATE=1 node --test e2e/index.test.mjs");
 });

@@ -1,13 +1,13 @@
-// Questions: every kind, every state, from several pages, and over lost connections.
+// Prompts: every type, every state, on several pages, and over lost connections.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
 import { axe, browser, events, feed, insist, inSession, inTime, post, server, settled, shows, until } from "./suite.mjs";
 
 const answerOf = async (id, type) => (await events(id)).find((e) => e.type === type)?.payload;
-const armed = (page) => page.locator(".pl-prompt-open[data-armed]").first().waitFor(); // a card takes no click in its first half second
+const armed = (page) => page.locator(".pl-prompt-open[data-armed]").first().waitFor(); // a card ignores clicks in its first half second
 
-describe("questions", () => {
+describe("prompts", () => {
   test("[10] text: required, Ctrl+Enter, then one line", () =>
     inSession(async (page, id) => {
       await say(page, "/ask text");
@@ -23,7 +23,7 @@ describe("questions", () => {
       assert.deepEqual(await answerOf(id, "user.input_response").then((p) => p.text), "Mira");
     }));
 
-  test("[11] [33] yes or no, by the keyboard alone", () =>
+  test("[11] [33] yes or no, with the keyboard only", () =>
     inSession(async (page, id) => {
       await say(page, "/ask binary_choice");
       await page.getByRole("button", { name: "Continue" }).waitFor();
@@ -50,7 +50,7 @@ describe("questions", () => {
       assert.deepEqual((await answerOf(id, "user.input_response")).values, ["sms"]);
     }));
 
-  test("[12] checkbox: the fewest, and the order of the options", () =>
+  test("[12] checkbox: the minimum, and the order of the options", () =>
     inSession(async (page, id) => {
       await say(page, "/ask checkbox");
       await page.getByRole("checkbox").first().waitFor();
@@ -71,7 +71,7 @@ describe("questions", () => {
       await feed(page).getByRole("combobox").selectOption({ label: "Push" });
       await armed(page);
       await page.getByRole("button", { name: "Send answer" }).click();
-      // A question without a turn outlives no turn that runs when it is asked.
+      // A prompt without a turn is closed with the turn that runs when it is asked.
       await until(page, async () => (await events(id)).some((e) => e.type === "turn.completed"), "the end of the turn");
       await settled(page, "You answered: push");
       await post(id, { type: "agent.input_request", payload: { request_id: "long", input_type: "dropdown", text: "Which one?", options: Array.from({ length: 200 }, (_, i) => ({ id: `o${i}`, label: `Option ${i}` })) } });
@@ -82,9 +82,9 @@ describe("questions", () => {
       await page.getByText("You answered: Option 173").or(feed(page).getByText("Option 173")).first().waitFor();
     }));
 
-  test("[13] approval: edited arguments reach the agent; a denial carries its reason", () =>
+  test("[13] approval: edited arguments reach the agent; a denial has a reason", () =>
     inSession(async (page, id) => {
-      // A click that lands the moment the card appears must do nothing.
+      // A click at the moment the card appears has no effect.
       await page.evaluate(() => {
         const watch = new MutationObserver(() => {
           const button = [...document.querySelectorAll("button")].find((b) => b.textContent === "Approve once");
@@ -116,7 +116,7 @@ describe("questions", () => {
       await insist(page, page.getByRole("button", { name: "Deny with this reason" }), feed(page).getByText("Denied: too risky"));
     }));
 
-  test("[14] permission: scopes one by one, the shortest time by default", () =>
+  test("[14] permission: each scope separately, the shortest duration by default", () =>
     inSession(async (page, id) => {
       await say(page, "/permission files:read mail:send");
       await page.getByRole("checkbox", { name: "mail:send" }).uncheck();
@@ -150,7 +150,7 @@ describe("questions", () => {
       };
       await page.locator(".pl-ring-text").waitFor();
       const deadline = Date.parse((await events(id)).find((e) => e.type === "agent.input_request").payload.deadline);
-      // Server and tests share one clock here; the page's is five minutes ahead.
+      // Server and tests have the same clock; the clock of the page is five minutes ahead.
       const right = async () => {
         const from = Date.now();
         return shows(await left(), deadline, from, Date.now());
@@ -161,7 +161,7 @@ describe("questions", () => {
       await until(page, right, "the right time after a reload");
     }));
 
-  test("[16] an expired question stays, says so, and keeps what was written", () =>
+  test("[16] an expired prompt stays, is marked, and keeps the draft", () =>
     inSession(async (page) => {
       await inTime(async (seconds) => {
         await say(page, `/ask text timeout=${seconds}`);
@@ -174,7 +174,7 @@ describe("questions", () => {
       assert.equal(await page.getByRole("button", { name: "Send answer" }).count(), 0);
     }));
 
-  test("a withdrawn question says so", () =>
+  test("a withdrawn prompt is marked", () =>
     inSession(async (page) => {
       await say(page, "/ask radio");
       await page.getByRole("radio").first().waitFor();
@@ -182,7 +182,7 @@ describe("questions", () => {
       await settled(page, "No longer needed");
     }));
 
-  test("[17] two pages: the first answer wins, the other is told kindly", () =>
+  test("[17] two pages: the first answer wins, the other page names the answerer", () =>
     inSession(async (page, id, context) => {
       await say(page, "/ask text");
       await page.getByRole("textbox", { name: "What is your name?" }).waitFor();
@@ -190,7 +190,7 @@ describe("questions", () => {
       await other.goto(page.url());
       await other.getByRole("textbox", { name: "What is your name?" }).fill("late");
       await armed(other);
-      // The other page's answer is held up until this one's has won.
+      // The answer of the other page is delayed until this one is stored.
       let release;
       const held = new Promise((r) => (release = r));
       await other.route("**/answer", async (route) => {
@@ -207,7 +207,7 @@ describe("questions", () => {
       assert.equal((await events(id)).filter((e) => e.type === "user.input_response").length, 1);
     }, { expect: /409/ }));
 
-  test("[18] what waits is counted in the list, the title and the strip", () =>
+  test("[18] open prompts are counted in the list, the title and the strip", () =>
     inSession(async (page, id) => {
       await post(
         id,
@@ -217,7 +217,7 @@ describe("questions", () => {
       );
       await page.getByRole("textbox", { name: "Second question?" }).waitFor();
       await page.getByText("2 questions waiting").first().waitFor();
-      await page.getByRole("heading", { name: /Needs you/ }).waitFor();
+      await page.getByRole("heading", { name: /Needs an answer/ }).waitFor();
       await until(page, async () => /^\(\d+\) /.test(await page.title()), "the count in the title");
       await page.getByRole("button", { name: "Go", exact: true }).click();
       await page.getByRole("textbox", { name: "First question?" }).waitFor();
@@ -226,11 +226,11 @@ describe("questions", () => {
 });
 
 describe("the connection", () => {
-  test("[19] a short cut is quiet, a long one is told; nothing is lost or doubled", () =>
+  test("[19] a short disconnect is not shown, a long one is; nothing is lost or repeated", () =>
     inSession(async (page, id) => {
       await say(page, "before");
       await settled(page, "You said: before");
-      // The page itself notes what was there when the cut was first seen: a look from outside may come late.
+      // The page itself records its content when it first shows the disconnect: the test could read it too late.
       await page.evaluate(() => {
         const watch = new MutationObserver(() => {
           if (!document.querySelector(".pl-dot-off")) return;
@@ -267,7 +267,7 @@ describe("around the conversation", () => {
       await page.waitForURL(new RegExp(`/s/${id}$`));
     }));
 
-  test("words are found in the whole conversation and brought into view", () =>
+  test("the search finds words in the whole conversation and scrolls to them", () =>
     inSession(
       async (page, id) => {
         for (let i = 0; i < 3; i++) await post(id, ...Array.from({ length: 150 }, (_, n) => ({ type: "agent.text", payload: { text: i === 0 && n === 5 ? "The needle is here" : `Straw ${i} ${n}` } })));
@@ -282,7 +282,7 @@ describe("around the conversation", () => {
       { session: { agent: "none" } },
     ));
 
-  test("a conversation gets another name, and is erased after a question", () =>
+  test("a conversation is renamed, and erased after a confirmation", () =>
     inSession(
       async (page, id) => {
         await page.getByLabel("More about this conversation").click();
@@ -300,14 +300,14 @@ describe("around the conversation", () => {
       { expect: /410/ },
     ));
 
-  test("a session that is not there is said in words", async () => {
+  test("a session that does not exist is reported as text", async () => {
     const { page, context } = await openPage(browser);
     await page.goto(`${server.url}/s/nowhere`);
     await page.getByText("This conversation does not exist, or you may not see it.").first().waitFor();
     await context.close();
   });
 
-  test("[30] the inspector shows raw events, filters them and is reached by a link", () =>
+  test("[30] the inspector shows raw events, filters them and opens from a link", () =>
     inSession(async (page) => {
       await say(page, '/tool lookup {"q":"x"}');
       await settled(page, "lookup gave");
@@ -318,7 +318,7 @@ describe("around the conversation", () => {
       await page.getByRole("button", { name: /agent\.tool_call/ }).click();
       await page.getByRole("region", { name: /^Event/ }).getByText('"tool": "lookup"').first().waitFor();
       await axe(page, "inspector");
-      // The same event in the words of each dialect.
+      // The same event in the form of each dialect.
       for (const [dialect, words] of [["letta", '"message_type": "tool_call_message"'], ["nemo", "system_intermediate_message"], ["vertesia", "lookup"]]) {
         await page.getByRole("tab", { name: dialect, exact: true }).click();
         await page.getByRole("region", { name: new RegExp(`, ${dialect}$`) }).getByText(words).first().waitFor();
@@ -348,7 +348,7 @@ describe("around the conversation", () => {
         { context: { viewport, hasTouch: true, isMobile: true } },
       ));
 
-  test("[33] a question mark lists the keys, but not while one writes", () =>
+  test("[33] a question mark lists the keys, but not in a text field", () =>
     inSession(async (page) => {
       const box = page.getByRole("textbox", { name: "Message", exact: true });
       await box.press("?");
@@ -362,7 +362,7 @@ describe("around the conversation", () => {
       await page.getByRole("heading", { name: "Keys" }).waitFor({ state: "hidden" });
     }));
 
-  test("[35] a screen reader hears boundaries, not tokens", () =>
+  test("[35] a screen reader announces starts and ends, not tokens", () =>
     inSession(async (page) => {
       await page.evaluate(() => {
         window.heard = [];

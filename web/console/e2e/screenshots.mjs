@@ -1,4 +1,4 @@
-// Takes the pictures in docs/screenshots: node e2e/screenshots.mjs, with PARLEY_BIN naming the program.
+// Makes the pictures in docs/screenshots: node e2e/screenshots.mjs, with PARLEY_BIN naming the program.
 import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -51,7 +51,7 @@ async function picture(name, path, options, prepare = async () => {}, rest = 100
   const { page, context } = await openPage(browser, options);
   await page.goto(server.url + path);
   await page.locator(".pl-row-last, .pl-empty").first().waitFor();
-  await page.waitForTimeout(2000); // what comes later, and the panel, have come
+  await page.waitForTimeout(2000); // until the last entries and the panel are shown
   await prepare(page);
   await page.waitForTimeout(rest);
   await page.screenshot({ path: join(out, `${name}.png`) });

@@ -14,7 +14,7 @@ describe("signing in", () => {
     await server?.stop();
   });
 
-  test("a wrong token is refused in words, the right one lets in and stays out of reach of scripts", async () => {
+  test("a wrong token is refused with a text; a valid one signs in, and scripts cannot read it", async () => {
     const { page, context } = await openPage(browser);
     await page.goto(server.url);
     const token = page.getByLabel("Token");

@@ -1,4 +1,4 @@
-// What the tests share: one server and one browser per file, and a page that must stay clean.
+// Shared by the tests: one server and one browser per file, and a page that must have no errors.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -19,7 +19,7 @@ after(async () => {
   await server?.stop();
 });
 
-/** A page in a fresh session; at the end it must not have done anything a clean console does not. */
+/** A page with a new session; at the end it must have no errors, policy violations or requests to other hosts. */
 export async function inSession(body, options = {}) {
   const id = `e2e-${++n}`;
   await api(server, "/sessions", { id, title: `Test ${n}`, ...options.session });
@@ -42,11 +42,11 @@ export const events = async (id) => (await api(server, `/sessions/${id}/events?l
 export const feed = (page) => page.getByRole("feed");
 export const settled = (page, text) => feed(page).getByText(text).first().waitFor();
 
-/** What axe finds that is serious, in light and in dark. */
+/** Fails with the serious findings of axe, in light and in dark. */
 export async function axe(page, where) {
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
-    // What moves is judged where it comes to rest; what moves for ever, as it is.
+    // Wait for the end of animations; endless ones are checked while they run.
     await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime !== Infinity).map((a) => a.finished)));
     await page.evaluate(axeSource);
     const found = await page.evaluate(async () => {
@@ -58,20 +58,17 @@ export async function axe(page, where) {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-/** Looks until something is so; the page is given a frame between two looks. */
+/** Waits until look returns a value; the page draws a frame between two checks. */
 export async function until(page, look, what = "it") {
   const end = Date.now() + patience;
   for (let v = await look(); ; v = await look()) {
     if (v) return v;
-    if (Date.now() > end) assert.fail(`${what} did not come to be`);
+    if (Date.now() > end) assert.fail(`timeout: ${what}`);
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => setTimeout(done))));
   }
 }
 
-/**
- * Presses a button of a card until it has its effect. A card that has just been moved takes no click for half a second, and
- * nobody knows how long ago that will have been when the click arrives.
- */
+/** Presses a button of a card until it has its effect: a card that was moved ignores clicks for half a second. */
 export async function insist(page, button, effect) {
   const end = Date.now() + patience;
   for (;;) {
@@ -82,16 +79,16 @@ export async function insist(page, button, effect) {
   }
 }
 
-/** Does something that must be done before a question runs out, and again with more time when it was not. */
+/** Runs body, which must finish before a prompt expires; when it does not, runs it again with more time. */
 export async function inTime(body) {
   for (const seconds of [4, 15, 60]) if (await body(seconds).catch((err) => (/Timeout/.test(err.message) ? false : Promise.reject(err)))) return;
   assert.fail("a minute was not enough");
 }
 
-/** Whether a countdown shows what it must, when it was read between two moments of one clock. */
+/** Reports whether a countdown is correct that was read between two times. */
 export const shows = (left, deadline, from, to) => left <= (deadline - from) / 1000 + 1.5 && left >= (deadline - to) / 1000 - 1.5;
 
-/** Waits until a list has stopped scrolling and measuring; while it scrolls it takes no pointer, and draws a few rows when that ends. */
+/** Waits until a list has stopped scrolling and measuring: while it scrolls it ignores the pointer, and then it draws a few rows. */
 export async function steady(page, list) {
   let last;
   let same = 0;
@@ -100,8 +97,8 @@ export async function steady(page, list) {
     same = now === last && !moves ? same + 1 : 0;
     last = now;
     return same >= 6;
-  }, "a list at rest");
+  }, "the list stops scrolling");
 }
 
-/** The list stands at its end, now or in a moment. */
+/** Waits until the list is scrolled to its end. */
 export const atEnd = (list) => until(list.page(), () => list.evaluate((el) => el.scrollHeight - el.scrollTop - el.clientHeight < 40), "the end of the list");

@@ -1,4 +1,4 @@
-// The first minute of someone who has never been here: the tour, from the empty page to its end.
+// The tour of the demo agent, from the empty page to its end.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
@@ -10,7 +10,7 @@ const inView = (page, locator) => until(page, () => locator.evaluate((el) => {
 }).catch(() => false), "something in view");
 
 describe("the tour", () => {
-  test("[8] [13] [24] it shows everything; who answers sees what comes of it, and never a button out of view", async () => {
+  test("[8] [13] [24] after each answer the list follows the end, and the buttons of a prompt stay in view", async () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(server.url);
     await say(page, "/tour");
@@ -18,7 +18,7 @@ describe("the tour", () => {
     await axe(page, "tour, question");
     await insist(page, page.getByRole("button", { name: "Send answer" }), page.getByRole("button", { name: "Approve once" }));
     await settled(page, "You answered: Previous quarter");
-    // The new card is followed to, and its buttons stay in view when it grows.
+    // The list scrolls to the new card, and its buttons stay in view when it grows.
     await inView(page, page.getByRole("button", { name: "Approve once" }));
     await page.getByRole("button", { name: "Edit arguments" }).click();
     await inView(page, page.getByRole("button", { name: "Approve once" }));
@@ -29,7 +29,7 @@ describe("the tour", () => {
     assert.equal(await page.locator(".pl-new").count(), 0, "the reader is at the end and is offered to go there");
     const log = await events(page.url().split("/").pop());
     assert.deepEqual(log.find((e) => e.type === "agent.tool_call" && e.payload.tool === "send_mail").payload.params, { to: "board@example.com" });
-    // After a reload it is all still there, and said to be one's own.
+    // After a reload all entries are shown, and the answers are marked as the person's own.
     await page.reload();
     await settled(page, "That was the tour.");
     await settled(page, "You answered: Previous quarter");
@@ -39,7 +39,7 @@ describe("the tour", () => {
     await context.close();
   });
 
-  test("[8] a question that one is answering is not pulled away by what comes after it", async () => {
+  test("[8] a prompt that is being answered does not scroll away when entries follow", async () => {
     const { page, context } = await openPage(browser);
     await page.goto(server.url);
     await say(page, "/ask text");
@@ -53,7 +53,7 @@ describe("the tour", () => {
     await page.getByRole("button", { name: /12 new/ }).waitFor();
     assert.equal(await place(), before);
     await field.pressSequentially("n");
-    // The answer, and what was queued, are followed to the last word.
+    // The list follows the answer and the queued message to the end.
     await insist(page, page.getByRole("button", { name: "Send answer" }), feed(page).getByText("You said: queued 11"));
     assert.equal((await events(session)).find((e) => e.type === "user.input_response").payload.text, "Ann");
     await atEnd(page.locator(".pl-list"));

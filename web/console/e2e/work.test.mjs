@@ -1,4 +1,4 @@
-// Parallel lines of work, by the demo agent's own: lanes, steering, cancelling, and the plan.
+// Workstreams of the demo agent: lanes, steering, cancelling; and the plan.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { say } from "./harness.mjs";
@@ -35,7 +35,7 @@ describe("workstreams", () => {
       await page.getByRole("button", { name: "Stop" }).first().click();
     }));
 
-  test("[24] steering, pausing and cancelling reach the line and stand in the ledger", () =>
+  test("[24] steering, pausing and cancelling reach the workstream and are shown as entries", () =>
     inSession(async (page, id) => {
       await say(page, "/work 3 900 deadline=1200");
       await page.getByText("3 running").first().waitFor();
@@ -65,7 +65,7 @@ describe("workstreams", () => {
       await page.getByRole("button", { name: "Stop" }).first().click();
     }));
 
-  test("[24] one line alone: its words only, everybody's questions, and the way back", () =>
+  test("[24] filtered by one workstream: only its entries, the prompts of all, and a button that shows everything", () =>
     inSession(async (page, id) => {
       await say(page, "/work 2 30 deadline=1200");
       await page.getByText("Part 1, chapter 1", { exact: false }).first().waitFor();
@@ -80,7 +80,7 @@ describe("workstreams", () => {
       await feed(page).getByText("Part 2, chapter", { exact: false }).first().waitFor();
     }));
 
-  test("[18] two lines ask at once: both stand open, are counted and can be reached", () =>
+  test("[18] two workstreams ask at once: both prompts are open, counted and reachable", () =>
     inSession(async (page, id) => {
       await say(page, "/work 2 900 deadline=1200");
       await page.getByText("2 running").first().waitFor();
@@ -97,7 +97,7 @@ describe("workstreams", () => {
 describe("plans", () => {
   const plan = (...tasks) => ({ type: "agent.plan", payload: { tasks: tasks.map(([id, title, status]) => ({ id, title, status })) } });
 
-  test("[25] progress, what each revision changed, and the way to where a step was begun", () =>
+  test("[25] progress, the changes of each revision, and a link to the entry where a step started", () =>
     inSession(
       async (page, id) => {
         await post(id, plan(["1", "Load margins", "in_progress"], ["2", "Explain the south", "pending"], ["3", "Draft", "pending"]));

@@ -186,7 +186,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             {words.brand}
           </a>
         </h1>
-        {waiting > 0 && <span className="co-badge">{words.needYou(waiting)}</span>}
+        {waiting > 0 && <span className="co-badge">{words.needAnswer(waiting)}</span>}
         <span className="pl-grow" />
         {!place.session && agents.length > 1 && (
           <label className="co-agent">

@@ -34,11 +34,11 @@ function Embedded() {
   const [stranger, setStranger] = useState<string>();
   const [agents, setAgents] = useState<AgentInfo[]>([]);
   const client = useMemo(() => new ParleyClient({ storage: localOutbox(), token: () => token.current }), [signedIn]);
-  const tell = useCallback((m: FromFrame) => host.current && window.parent.postMessage(m, host.current), []);
+  const post = useCallback((m: FromFrame) => host.current && window.parent.postMessage(m, host.current), []);
 
   useEffect(() => {
     if (!framed) return;
-    const hear = (e: MessageEvent) => {
+    const receive = (e: MessageEvent) => {
       if (e.source !== window.parent || !e.data || typeof (e.data as ToFrame).parley !== "string") return;
       const m = e.data as ToFrame;
       void about().then((a) => {
@@ -51,19 +51,19 @@ function Embedded() {
         else if (m.parley === "stop") void conversation.current?.stop().catch(() => {});
       });
     };
-    addEventListener("message", hear);
+    addEventListener("message", receive);
     // The message has no content, so it may be sent to any origin.
     window.parent.postMessage({ parley: "ready" } satisfies FromFrame, "*");
-    return () => removeEventListener("message", hear);
+    return () => removeEventListener("message", receive);
   }, []);
   useEffect(() => {
     if (signedIn > 0) client.agents().then(setAgents, () => {});
   }, [client, signedIn]);
 
-  const onStart = useCallback((id: string) => tell({ parley: "start", session: id }), [tell]);
-  const onStatus = useCallback((status: Status) => tell({ parley: "status", status }), [tell]);
-  const onPrompt = useCallback((open: Prompt[]) => tell({ parley: "prompt", open: open.length }), [tell]);
-  const onError = useCallback((e: ParleyError) => tell({ parley: "error", code: e.code, message: e.message }), [tell]);
+  const onStart = useCallback((id: string) => post({ parley: "start", session: id }), [post]);
+  const onStatus = useCallback((status: Status) => post({ parley: "status", status }), [post]);
+  const onPrompt = useCallback((open: Prompt[]) => post({ parley: "prompt", open: open.length }), [post]);
+  const onError = useCallback((e: ParleyError) => post({ parley: "error", code: e.code, message: e.message }), [post]);
   const pageURL = useCallback((s: string, path: string) => `/page/${encodeURIComponent(s)}/${filePath(path)}`, []);
 
   if (!locale) return null;

@@ -26,7 +26,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; q:
       <div className="co-list-body">
         {error && error.code !== "unauthenticated" && <p className="co-note">{words.listFailed(error.message)}</p>}
         {list?.length === 0 && <p className="co-note">{p.q ? words.nothingFound : words.noConversations}</p>}
-        <Group title={words.needsYou(waiting.length)} wait sessions={waiting} current={p.current} go={p.go} />
+        <Group title={words.needsAnswer(waiting.length)} wait sessions={waiting} current={p.current} go={p.go} />
         <Group title={words.running} sessions={running} current={p.current} go={p.go} />
         <Group title={waiting.length + running.length > 0 ? words.other : words.recent} sessions={rest} current={p.current} go={p.go} />
         {more && (

@@ -32,7 +32,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
         <summary className="pl-iconbutton" aria-label={words.more}>
           <span aria-hidden="true">⋯</span>
         </summary>
-        <div className="co-pop">
+        <div className="pl-pop co-pop">
           <button
             type="button"
             onClick={() => {

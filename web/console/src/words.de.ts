@@ -13,13 +13,13 @@ export const german: Words = {
   panels: "Plan, Arbeit, Dateien, Rohdaten",
   agent: "Agent",
   away: "nicht verfügbar",
-  needYou: (n) => (n === 1 ? "1 braucht dich" : `${n} brauchen dich`),
+  needAnswer: (n) => (n === 1 ? "1 Antwort nötig" : `${n} Antworten nötig`),
   language: "Sprache",
   close: "Schließen",
 
   welcome: "So sieht ein Gespräch mit deinen eigenen Agenten aus. Hier antwortet ein Demo-Agent; die Tour zeigt alles in einer Minute.",
   demo: {
-    "/tour": "von allem etwas", "/stream": "Text, während er geschrieben wird", "/ask": "eine Frage, die auf dich wartet",
+    "/tour": "von allem etwas", "/stream": "Text, während er geschrieben wird", "/ask": "eine Frage an dich",
     "/approve": "ein Werkzeug, das deine Erlaubnis braucht", "/plan": "ein Plan, der vorankommt", "/work": "mehrere Arbeitsstränge zugleich",
   },
 
@@ -28,7 +28,7 @@ export const german: Words = {
   listFailed: (why) => `Die Liste konnte nicht geladen werden: ${why}`,
   nothingFound: "Nichts gefunden.",
   noConversations: "Noch keine Gespräche.",
-  needsYou: (n) => `Braucht dich ${n}`,
+  needsAnswer: (n) => `Antwort nötig ${n}`,
   running: "Läuft",
   other: "Andere",
   recent: "Zuletzt",

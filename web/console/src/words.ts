@@ -15,14 +15,14 @@ export const english = {
   panels: "Plan, work, files, raw events",
   agent: "Agent",
   away: "unavailable",
-  needYou: (n: number): string => (n === 1 ? "1 needs you" : `${n} need you`),
+  needAnswer: (n: number): string => (n === 1 ? "1 needs an answer" : `${n} need an answer`),
   language: "Language",
   close: "Close",
 
   // The start page.
   welcome: "This is what a conversation with your own agents looks like. A demo agent answers here; the tour shows all of it in a minute.",
   demo: {
-    "/tour": "a bit of everything", "/stream": "text while it is written", "/ask": "a question that waits for you",
+    "/tour": "a bit of everything", "/stream": "text while it is written", "/ask": "a question to you",
     "/approve": "a tool that needs your approval", "/plan": "a plan that advances", "/work": "several workstreams at once",
   } as Record<string, string>,
 
@@ -32,7 +32,7 @@ export const english = {
   listFailed: (why: string) => `The list cannot be loaded: ${why}`,
   nothingFound: "Nothing found.",
   noConversations: "No conversations yet.",
-  needsYou: (n: number) => `Needs you ${n}`,
+  needsAnswer: (n: number) => `Needs an answer ${n}`,
   running: "Running",
   other: "Other",
   recent: "Recent",
@@ -61,7 +61,7 @@ export const english = {
     ["Enter", "send the message"],
     ["Shift + Enter", "a new line"],
     ["Esc, Esc", "stop the agent, from the composer"],
-    ["Alt + Q", "go to the question that waits"],
+    ["Alt + Q", "go to the open question"],
     ["Ctrl + Enter", "send an answer, from its field"],
     ["Alt + ↑ ↓", "previous and next entry, from the list"],
     ["?", "this list"],

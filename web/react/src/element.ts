@@ -101,7 +101,7 @@ export class ParleyConversation extends HTMLElement {
       const token = at("token");
       this.#client = new ParleyClient({ ...(src ? { url: src } : {}), ...(token ? { token } : {}) });
     }
-    const tell = (name: string, detail: unknown) => this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
+    const fire = (name: string, detail: unknown) => this.dispatchEvent(new CustomEvent(name, { detail, bubbles: true, composed: true }));
     const given: Record<string, unknown> = { session: at("session"), agent: at("agent"), mode: at("mode"), theme: at("theme"), density: at("density"), placeholder: at("placeholder"), dir: at("dir"), locale: at("locale"), messages: this.#messages(at("locale")) };
     for (const k of Object.keys(given)) if (given[k] === undefined) delete given[k];
     this.#root.render(
@@ -109,10 +109,10 @@ export class ParleyConversation extends HTMLElement {
         ref: this.#handle,
         client: this.#client,
         hideHeader: this.hasAttribute("hide-header"),
-        onPrompt: (p) => tell("prompt", p),
-        onStatus: (s) => tell("status", s),
-        onError: (e) => tell("error", e),
-        onStart: (id) => tell("start", id),
+        onPrompt: (p) => fire("prompt", p),
+        onStatus: (s) => fire("status", s),
+        onError: (e) => fire("error", e),
+        onStart: (id) => fire("start", id),
         ...given,
         ...this.#props,
       }),

@@ -23,7 +23,7 @@ export class ParleyFrame extends HTMLElement {
   #frame: HTMLIFrameElement | undefined;
   #token: string | undefined;
   #drawn = "";
-  readonly #listen = (e: MessageEvent) => this.#hear(e);
+  readonly #listen = (e: MessageEvent) => this.#receive(e);
 
   /** The token; setting it again signs the frame in again. Prefer this property to the attribute, which other scripts can read. */
   get token(): string | undefined {
@@ -32,7 +32,7 @@ export class ParleyFrame extends HTMLElement {
   set token(t: string | undefined) {
     this.#token = t;
     this.#draw();
-    this.#tell({ parley: "open", ...(t ? { token: t } : {}) });
+    this.#post({ parley: "open", ...(t ? { token: t } : {}) });
   }
 
   connectedCallback(): void {
@@ -53,12 +53,12 @@ export class ParleyFrame extends HTMLElement {
 
   /** Sends a message to the conversation. */
   send(text: string): void {
-    this.#tell({ parley: "send", text });
+    this.#post({ parley: "send", text });
   }
 
   /** Requests a stop of the running turn. */
   stop(): void {
-    this.#tell({ parley: "stop" });
+    this.#post({ parley: "stop" });
   }
 
   get #server(): URL | undefined {
@@ -92,18 +92,18 @@ export class ParleyFrame extends HTMLElement {
     this.#frame.src = url.href;
   }
 
-  #tell(m: ToFrame): void {
+  #post(m: ToFrame): void {
     const server = this.#server;
     if (server) this.#frame?.contentWindow?.postMessage(m, server.origin);
   }
 
-  #hear(e: MessageEvent): void {
+  #receive(e: MessageEvent): void {
     if (e.source !== this.#frame?.contentWindow || e.origin !== this.#server?.origin) return;
     const m = e.data as FromFrame | undefined;
     if (!m || typeof m !== "object" || typeof m.parley !== "string") return;
     if (m.parley === "ready") {
       const token = this.token;
-      this.#tell({ parley: "open", ...(token ? { token } : {}) });
+      this.#post({ parley: "open", ...(token ? { token } : {}) });
       return;
     }
     const { parley, ...detail } = m;

@@ -7,7 +7,7 @@ import { Chart, readChart } from "./chart.js";
 import { fetches, inlineValues, readSpec, type Spec } from "./spec.js";
 import { DataTable, readTable } from "./table.js";
 
-const SpecChart = lazyPart(() => import("./vega.js").then((m) => m.SpecChart), <div className="pl-ghost pl-ghost-chart" />);
+const SpecChart = lazyPart(() => import("./vega.js").then((m) => m.SpecChart), <div className="pl-skeleton pl-skeleton-chart" />);
 
 /** A table or a chart; data that is too large to be inline is fetched when the card is mounted. */
 export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | undefined }) {
@@ -27,7 +27,7 @@ export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | un
     return () => stop.abort();
   }, [a, client, store.id, url]);
   if (failed) return <p className="pl-fault">{failed}</p>;
-  if (data === undefined) return <div className="pl-ghost" />;
+  if (data === undefined) return <div className="pl-skeleton" />;
   if (a.type === "chart") {
     const spec = readSpec(data);
     if (spec) return <SpecView spec={spec} title={a.title ?? ""} keep={item.id} />;

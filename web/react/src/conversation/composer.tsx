@@ -59,14 +59,14 @@ export const Composer = memo(function Composer(p: {
   const ready = !p.busy && !up.busy && (text.trim() !== "" || up.files.some((f) => f.part) || p.attached.length > 0);
   const send = () => {
     if (!ready) return;
-    const said = text;
+    const sent = text;
     const files = up.files.flatMap((f) => (f.part ? [f.part] : []));
     setText("");
     writeDraft(p.draftKey, "");
     up.clear();
     setFault(undefined);
-    p.send(said.trimEnd(), files).catch((err: unknown) => {
-      setText((now) => now || said);
+    p.send(sent.trimEnd(), files).catch((err: unknown) => {
+      setText((now) => now || sent);
       setFault(err instanceof Error ? err.message : String(err));
     });
   };

@@ -118,7 +118,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
         <div className="pl-body">
           <div className="pl-main">
             {!p.hideHeader && (p.slots?.header ?? <header className="pl-header"><h2>{p.title}</h2></header>)}
-            <div className="pl-ledger">{id ? null : empty}</div>
+            <div className="pl-entries">{id ? null : empty}</div>
             <div className="pl-below">{composerFor(false, false, p.agent ?? "", () => {})}</div>
           </div>
         </div>

@@ -55,7 +55,8 @@ export interface ConversationProps {
   /** Shows a button that starts a new conversation. */
   onReset?: () => void;
   layout?: "page" | "modal";
-  classNames?: { composer?: string; input?: string; ledger?: string };
+  /** Further classes of the composer, its input and the list of entries. */
+  classNames?: { composer?: string; input?: string; entries?: string };
   hideComposer?: boolean;
   hideHeader?: boolean;
   autoFocus?: boolean;

@@ -123,7 +123,7 @@ export function SessionView({ store, props: p, texts, empty, composer, inner, ta
               </button>
             </div>
           )}
-          <EntryList handle={list} className={p.classNames?.ledger} store={store} workstream={workstream} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
+          <EntryList handle={list} className={p.classNames?.entries} store={store} workstream={workstream} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
           <div className="pl-below">
             <PromptStrip show={(request) => list.current?.show(`p-${request}`)} />
             {composer(main !== undefined, main?.stopping ?? false, messageTo !== undefined ? workstreamName(shared, messageTo) : (record?.agent ?? p.agent ?? ""), stop)}

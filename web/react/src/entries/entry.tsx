@@ -37,7 +37,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
         {labelOf(shared, id)}
       </span>
       {row.named && row.workstream && <div className="pl-lane-name">{workstreamName(shared, row.workstream)}</div>}
-      <Guard id={id} shared={shared}>
+      <ErrorBoundary id={id} shared={shared}>
         {row.kind === "tools" ? (
           <ToolGroup ids={row.ids} />
         ) : row.kind === "segment" ? (
@@ -45,7 +45,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
         ) : (
           <One id={row.id} />
         )}
-      </Guard>
+      </ErrorBoundary>
     </article>
   );
 });
@@ -85,7 +85,7 @@ function labelOf(shared: Shared, id: string): string {
 }
 
 /** An error boundary: an entry that fails to render does not affect other entries. */
-class Guard extends Component<{ id: string; shared: Shared; children: ReactNode }, { failed: boolean }> {
+class ErrorBoundary extends Component<{ id: string; shared: Shared; children: ReactNode }, { failed: boolean }> {
   override state = { failed: false };
   static getDerivedStateFromError() {
     return { failed: true };

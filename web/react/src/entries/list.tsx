@@ -237,11 +237,11 @@ export const EntryList = memo(function EntryList(p: {
     [end, rowsOf, store, unpin],
   );
 
-  if (rows.length === 0) return <div className="pl-ledger">{p.empty}</div>;
+  if (rows.length === 0) return <div className="pl-entries">{p.empty}</div>;
   const seen = away === undefined ? -1 : lastIndex(rows, away);
   return (
     <div
-      className={p.className ? `pl-ledger ${p.className}` : "pl-ledger"}
+      className={p.className ? `pl-entries ${p.className}` : "pl-entries"}
       ref={box}
       onWheel={(e) => e.deltaY < 0 && unpin()}
       onTouchMove={unpin}

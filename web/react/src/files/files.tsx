@@ -22,7 +22,7 @@ export function FilesPanel() {
       .catch(() => {});
     return () => stop.abort();
   }, [client, store.id, mark]);
-  if (!files) return <div className="pl-ghost" />;
+  if (!files) return <div className="pl-skeleton" />;
   if (files.length === 0) return <p className="pl-panel-empty">{texts.noFiles}</p>;
   return (
     <section className="pl-section" aria-label={texts.files}>

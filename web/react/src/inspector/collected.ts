@@ -67,17 +67,17 @@ export class Collected {
       this.#fault = err instanceof Error ? err.message : String(err);
     }
     this.#loading = false;
-    this.#tell();
+    this.#notify();
   }
 
   #add(fresh: readonly Event[]): void {
     const all = new Map(this.#events.map((e) => [e.sequence, e]));
     for (const e of fresh) all.set(e.sequence, e);
     this.#events = [...all.values()].sort((a, b) => a.sequence - b.sequence);
-    this.#tell();
+    this.#notify();
   }
 
-  #tell(): void {
+  #notify(): void {
     this.#version++;
     for (const f of this.#listeners) f();
   }

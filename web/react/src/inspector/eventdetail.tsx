@@ -61,7 +61,7 @@ const isNothing = (v: unknown): boolean => v === undefined || v === null || (Arr
 
 /** The fields of a payload whose values are missing in the form of another dialect. */
 export function lostFields(payload: unknown, frames: unknown): string[] {
-  const said = JSON.stringify(frames) ?? "";
+  const shown = JSON.stringify(frames) ?? "";
   const out: string[] = [];
   const walk = (v: unknown, path: string) => {
     if (v === null || v === undefined || v === "") return;
@@ -72,7 +72,7 @@ export function lostFields(payload: unknown, frames: unknown): string[] {
     }
     // A text may be inside a JSON string, with its quotes escaped again.
     const inner = typeof v === "string" ? JSON.stringify(v).slice(1, -1) : String(v);
-    if (!said.includes(inner) && !said.includes(JSON.stringify(inner).slice(1, -1))) out.push(path);
+    if (!shown.includes(inner) && !shown.includes(JSON.stringify(inner).slice(1, -1))) out.push(path);
   };
   walk(payload, "");
   return out;

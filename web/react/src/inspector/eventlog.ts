@@ -99,14 +99,14 @@ export class EventLog {
   pause(on: boolean): void {
     this.#paused = on;
     if (!on) this.#add(this.#held.splice(0));
-    this.#tell();
+    this.#notify();
   }
 
   /** Loads a page of older events. */
   async earlier(before = this.#events[0]?.sequence): Promise<void> {
     if (this.#loading || !this.#more) return;
     this.#loading = true;
-    this.#tell();
+    this.#notify();
     try {
       const p = await this.#client.events(this.#store.id, { limit: page, order: "desc", ...(before ? { before } : {}) });
       this.#more = p.more;
@@ -116,7 +116,7 @@ export class EventLog {
       this.#fault = err instanceof Error ? err.message : String(err);
     }
     this.#loading = false;
-    this.#tell();
+    this.#notify();
   }
 
   /** Loads all events. */
@@ -154,10 +154,10 @@ export class EventLog {
       this.#events.push(e);
       this.#texts.push(text(e));
     }
-    this.#tell();
+    this.#notify();
   }
 
-  #tell(): void {
+  #notify(): void {
     this.#version++;
     for (const f of this.#listeners) f();
   }

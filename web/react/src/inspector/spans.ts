@@ -134,7 +134,7 @@ export function spansOf(events: readonly Event[], turn: TurnRow): Span[] {
         break;
       case "agent.thinking":
       case "agent.text":
-        spans.push({ key: `said ${seq}`, seq, kind: e.type === "agent.text" ? "text" : "thinking", name: "", from: before, to: at, bad: false });
+        spans.push({ key: `text ${seq}`, seq, kind: e.type === "agent.text" ? "text" : "thinking", name: "", from: before, to: at, bad: false });
         break;
       case "turn.completed":
         end("turn", at, e.payload.outcome !== "done");

@@ -90,8 +90,8 @@ export function TraceView({ pick, traceURL }: { pick: (seq: number) => void; tra
   const [chosen, setChosen] = useState("");
   const turn = turns.find((t) => t.id === chosen) ?? turns.findLast((t) => !t.workstream) ?? turns[turns.length - 1];
   const spans = useMemo(() => (turn ? spansOf(all.events, turn) : []), [all.events, turn]);
-  const goesOn = spans.some((s) => s.to === undefined);
-  const now = useEverySecond(() => (goesOn ? Math.floor(store.serverNow()) : 0), goesOn);
+  const running = spans.some((s) => s.to === undefined);
+  const now = useEverySecond(() => (running ? Math.floor(store.serverNow()) : 0), running);
   if (!turn) return <Unready of={all} empty={texts.noTurns} />;
   const end = Math.max(...spans.map((s) => s.to ?? now), turn.at + 1);
   const titleOf = (t: TurnRow) => [`#${t.seq}`, texts.moment(t.at), t.workstream ? workstreamName(shared, t.workstream) : "", t.outcome ? (texts.outcomes[t.outcome] ?? t.outcome) : texts.toolStatus.running].filter(Boolean).join(" · ");

@@ -4,7 +4,7 @@ import { useKept, useShared } from "../shared/context.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
 
-const PlanHistory = lazyPart(() => import("./planpanel.js").then((m) => m.PlanHistory), <div className="pl-ghost" />);
+const PlanHistory = lazyPart(() => import("./planpanel.js").then((m) => m.PlanHistory), <div className="pl-skeleton" />);
 
 const taskIcons: Record<string, IconName> = { done: "check", in_progress: "dot", failed: "cross", skipped: "dash", pending: "ring" };
 

@@ -55,7 +55,7 @@ export function PlanHistory({ newest }: { newest: AgentPlan }) {
     revisions(client.events.bind(client), store.id).then((p) => here && setPlans(p), () => here && setPlans([]));
     return () => void (here = false);
   }, [client, store.id, newest]);
-  if (!plans) return <div className="pl-ghost" />;
+  if (!plans) return <div className="pl-skeleton" />;
   const changes = plans.flatMap((p, i) => {
     const before = plans[i - 1];
     const list = before ? diffPlans(before.tasks, p.tasks) : [];

@@ -11,7 +11,7 @@ export interface Steering {
   form: ReactNode;
 }
 
-const wordless: readonly Verb[] = ["pause_requested", "resume_requested"];
+const withoutText: readonly Verb[] = ["pause_requested", "resume_requested"];
 
 /** The directives for a workstream, and the form to send one. */
 export function useSteering(w: Workstream): Steering {
@@ -30,18 +30,18 @@ export function useSteering(w: Workstream): Steering {
     setText("");
     setFault(undefined);
   };
-  const tell = (v: Verb, said: string) => {
+  const send = (v: Verb, words: string) => {
     setBusy(true);
     setFault(undefined);
-    const sent = v === "message" ? client.message(store.id, w.id, said) : v === "terminate" ? client.terminate(store.id, w.id, said) : client.steer(store.id, w.id, v, said);
+    const sent = v === "message" ? client.message(store.id, w.id, words) : v === "terminate" ? client.terminate(store.id, w.id, words) : client.steer(store.id, w.id, v, words);
     sent
       .then(close, (err: unknown) => setFault(err instanceof Error ? err.message : String(err)))
       .finally(() => setBusy(false));
   };
-  const begin = (v: Verb) => (wordless.includes(v) ? tell(v, "") : setVerb(v));
+  const begin = (v: Verb) => (withoutText.includes(v) ? send(v, "") : setVerb(v));
   const submit = (e: FormEvent) => {
     e.preventDefault();
-    if (verb && (verb === "terminate" || text.trim())) tell(verb, text.trim());
+    if (verb && (verb === "terminate" || text.trim())) send(verb, text.trim());
   };
   const name = w.name || w.id;
   const form = verb ? (

@@ -1,0 +1,171 @@
+// Languages, text direction, motion, contrast, zoom, keyboard and screen readers.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { say } from "./harness.mjs";
+import { axe, inSession, post, settled, until } from "./suite.mjs";
+
+const none = { session: { agent: "none" } };
+const inLanguage = (page, name) => page.addInitScript((name) => localStorage.setItem("parley.language", name), name);
+
+const everything = [
+  { type: "user.message", payload: { text: "Why?" } },
+  { type: "agent.plan", payload: { tasks: [{ id: "1", title: "Look", status: "done" }, { id: "2", title: "Tell", status: "in_progress" }] } },
+  { type: "agent.thinking", payload: { text: "Hm." } },
+  { type: "agent.tool_call", payload: { call_id: "1", tool: "search", params: { q: "x" } } },
+  { type: "agent.tool_result", payload: { call_id: "1", result: 1 } },
+  { type: "agent.text", payload: { text: "Because.\n\n```go\nx := 1\n```\n\nSee ![a map](https://maps.example/x.png)" } },
+  { type: "agent.artifact", payload: { type: "table", title: "Table", data: { columns: ["a"], rows: Array.from({ length: 20 }, (_, i) => [i]) } } },
+  { type: "agent.approval_request", payload: { request_id: "ap", calls: [{ call_id: "c", tool: "deploy", params: { env: "prod" }, risk: "high" }], timeout: 300 } },
+  { type: "agent.permission_request", payload: { request_id: "pe", scopes: ["files:read"], justification: "to read", timeout: 300 } },
+  { type: "agent.input_request", payload: { request_id: "cb", input_type: "checkbox", text: "Which?", options: [{ id: "a", label: "A" }, { id: "b", label: "B" }], min: 1 } },
+];
+
+/** Buttons and labels whose text is cut off, and those that are in no catalogue. */
+const misfits = (page, marked) =>
+  page.evaluate((marked) => {
+    const out = [];
+    for (const el of document.querySelectorAll("button, summary, label, legend, h2, h3, th, select")) {
+      const r = el.getBoundingClientRect();
+      if (r.width === 0 || el.closest("[hidden], .pl-hidden")) continue;
+      const text = (el.innerText ?? "").trim();
+      const style = getComputedStyle(el);
+      if (text && style.textOverflow !== "ellipsis" && el.scrollWidth > el.clientWidth + 2 && style.overflow !== "visible") out.push(`cut off: ${text}`);
+      // Texts of agents and people are not in a catalogue; all others must be.
+      const theirs = /^(Test \d+|e2e-\d+.*|Look|Tell|A|B|a|files:read|search.*|deploy.*|Parley|Table|Which\?|\d+|English|Deutsch|#\d+|go)$/s;
+      const own = [...el.childNodes].filter((n) => n.nodeType === 3).map((n) => n.textContent.trim()).join(" ").trim();
+      if (marked && own && !own.includes("⟦") && !theirs.test(own) && !el.closest(".pl-code, .pl-table, .co-session")) out.push(`in no catalogue: ${own}`);
+    }
+    return out;
+  }, marked);
+
+describe("languages", () => {
+  for (const [name, dir] of [["pseudo", "ltr"], ["pseudo-rtl", "rtl"]])
+    test(`[38] ${name}: every text is in a catalogue, no text is cut off, code stays left to right`, () =>
+      inSession(async (page, id) => {
+        await inLanguage(page, name);
+        await post(id, ...everything);
+        await page.reload();
+        await page.getByRole("checkbox").last().waitFor();
+        assert.equal(await page.evaluate(() => document.documentElement.dir), dir);
+        assert.deepEqual(await misfits(page, true), []);
+        await page.locator(".pl-list").hover();
+        await until(page, async () => {
+          await page.mouse.wheel(0, -800);
+          return page.locator(".pl-list").evaluate((el) => el.scrollTop === 0);
+        }, "the top of the list");
+        assert.equal(await page.locator(".pl-code pre").evaluate((el) => getComputedStyle(el).direction), "ltr");
+        assert.deepEqual(await misfits(page, true), []);
+        assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+        await axe(page, name);
+      }, none));
+
+  test("[38] German, selected in the console, is kept after a reload, and a conversation works in it", () =>
+    inSession(async (page) => {
+      await page.getByLabel("Language").selectOption("de");
+      await page.getByRole("button", { name: "Neues Gespräch" }).waitFor();
+      await page.reload();
+      const box = page.getByRole("textbox", { name: "Nachricht", exact: true });
+      await box.fill("/ask radio timeout=100");
+      await box.press("Enter");
+      await page.getByText("nötig, um weiterzumachen").first().waitFor();
+      await page.getByRole("radio", { name: /SMS/ }).check();
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await page.getByRole("button", { name: "Antwort senden" }).click();
+      await settled(page, "Du hast geantwortet");
+      assert.equal(await page.evaluate(() => document.documentElement.lang), "de");
+      await page.getByLabel("Sprache").selectOption("en");
+      await page.getByRole("button", { name: "New conversation" }).waitFor();
+    }));
+});
+
+describe("accessibility", () => {
+  test("[38] reduced motion: nothing is animated, and a change is shown as text", () =>
+    inSession(async (page, id) => {
+      const plan = (status) => ({ type: "agent.plan", payload: { tasks: [{ id: "1", title: "Look", status }] } });
+      await post(id, plan("pending"));
+      await page.getByRole("complementary").getByText("0 of 1").first().waitFor();
+      const word = page.locator(".pl-changed-word").first();
+      await page.evaluate(() => {
+        window.told = false;
+        new MutationObserver(() => {
+          const w = document.querySelector(".pl-changed-word");
+          if (w && getComputedStyle(w).display !== "none") window.told = true;
+        }).observe(document.body, { subtree: true, childList: true });
+      });
+      await post(id, plan("done"));
+      await until(page, () => page.evaluate(() => window.told), "the word for a change");
+      await word.waitFor({ state: "detached" });
+      assert.equal(await page.evaluate(() => document.getAnimations().filter((a) => a.playState === "running").length), 0);
+    }, { ...none, context: { reducedMotion: "reduce" } }));
+
+  test("[38] forced colours: borders and the focus ring are visible", () =>
+    inSession(async (page) => {
+      await say(page, "/ask radio timeout=100");
+      await page.getByRole("radio").first().waitFor();
+      const edge = await page.locator(".pl-prompt-open").evaluate((el) => getComputedStyle(el).borderInlineStartWidth);
+      assert.equal(edge, "4px");
+      assert.notEqual(await page.locator(".pl-ring-arc").evaluate((el) => getComputedStyle(el).stroke), "none");
+      assert.notEqual(await page.getByRole("button", { name: "Send answer" }).evaluate((el) => getComputedStyle(el).borderStyle), "none");
+    }, { context: { forcedColors: "active" } }));
+
+  test("[38] zoom 200 %: nothing scrolls sideways, every control is reachable", () =>
+    inSession(async (page, id) => {
+      await post(id, ...everything);
+      await page.getByRole("checkbox").last().waitFor();
+      assert.equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true);
+      assert.deepEqual(await misfits(page, false), []);
+      await page.getByRole("textbox", { name: "Message", exact: true }).waitFor();
+    }, { ...none, context: { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 } }));
+
+  test("[33] keyboard only: send, expand a tool, open the raw events, go back; the focus is always visible", () =>
+    inSession(async (page) => {
+      await say(page, '/tool fetch {"q":1}');
+      await settled(page, "fetch gave");
+      const seen = () => page.evaluate(() => {
+        const el = document.activeElement;
+        if (!el || el === document.body) return "nothing";
+        const s = getComputedStyle(el);
+        const around = el.closest(".pl-composer, .pl-search-bar");
+        const ring = s.outlineStyle !== "none" && Number.parseFloat(s.outlineWidth) >= 2;
+        return ring || (around && (getComputedStyle(around).boxShadow !== "none" || getComputedStyle(around).borderColor !== "")) ? "" : `${el.tagName}.${el.className}`;
+      });
+      const tab = async (what, key = "Tab") => {
+        for (let i = 0; i < 60; i++) {
+          await page.keyboard.press(key);
+          assert.equal(await seen(), "", "the focus cannot be seen");
+          if (await page.evaluate((what) => (document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").includes(what), what)) return;
+        }
+        assert.fail(`${what} was not reached`);
+      };
+      await tab("fetch", "Shift+Tab");
+      await page.keyboard.press("Enter");
+      await page.locator(".pl-tool-body").waitFor();
+      await tab("Plan, work", "Shift+Tab");
+      await page.keyboard.press("Enter");
+      await tab("Raw");
+      await page.keyboard.press("Enter");
+      await tab("Close");
+      await page.keyboard.press("Enter");
+      await page.getByRole("complementary").waitFor({ state: "detached" });
+      await tab("Message", "Shift+Tab");
+    }));
+
+  test("[35] a countdown is announced at its start, at sixty and twenty seconds, and at its end", () =>
+    inSession(async (page, id) => {
+      await page.evaluate(() => {
+        window.alerts = [];
+        const box = [...document.querySelectorAll("[role=alert]")].at(-1);
+        new MutationObserver(() => box.textContent && window.alerts.push(box.textContent)).observe(box, { childList: true, characterData: true, subtree: true });
+      });
+      const told = (words) => until(page, () => page.evaluate((words) => window.alerts.join(" ").includes(words), words), words);
+      const ask = (request_id, timeout) => post(id, { type: "agent.input_request", payload: { request_id, input_type: "text", text: `Question ${request_id}?`, timeout } });
+      // A slow page has time to show a question before its next announcement.
+      await ask("a", 74);
+      await ask("b", 30);
+      await ask("c", 18);
+      for (const q of ["a", "b", "c"]) await told(`A question needs your answer: Question ${q}?`);
+      for (const mark of ["60 seconds left to answer", "20 seconds left to answer", "The time to answer is over"]) await told(mark);
+      // Each announcement once and no others; announcements of one second are joined.
+      assert.equal(await page.evaluate(() => window.alerts.join(" ").split(/(?=A question|60 s|20 s|The time)/).length), 6, await page.evaluate(() => window.alerts.join(" | ")));
+    }, none));
+});
