@@ -20,7 +20,7 @@
 //   - ask a person and wait: [Turn.Ask], [Turn.Approve], [Turn.Permit]
 //   - report: [Turn.Status], [Turn.Plan], [Turn.Usage], [Turn.Artifact], [Turn.File], [Turn.Append]
 //   - delegate: [Turn.Launch], [Turn.Await], [Turn.Message], [Turn.Steer], [Turn.Terminate], [Turn.Workstreams]
-//   - receive what arrived during the turn: [Turn.Heard], [Turn.News]
+//   - receive what arrived during the turn: [Turn.NewMessages], [Turn.NewEvents]
 //   - read the session: [Turn.Read], [Turn.Log], [Turn.State]
 //
 // # How a turn ends

@@ -19,11 +19,11 @@ func Stopped(ctx context.Context) bool { return errors.Is(context.Cause(ctx), Er
 
 // ErrInterrupted is returned by an agent that cannot continue a turn. The turn ends as interrupted; the turn of a
 // worker ends as failed.
-var ErrInterrupted = errors.New("the agent cannot go on")
+var ErrInterrupted = errors.New("the agent cannot continue")
 
 // Why a prompt has no answer.
 var (
-	ErrExpired   = errors.New("nobody answered in time")
+	ErrExpired   = errors.New("the prompt expired without an answer")
 	ErrWithdrawn = errors.New("the question was withdrawn")
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Inbox holds the events that arrived for a turn: answers to its prompts, messages, news of workstreams. A transport
+// Inbox holds the events that arrived for a turn: answers to its prompts, messages, events of workstreams. A transport
 // fills it; the calls of the Turn wait on it. All methods may be called from any goroutine.
 type Inbox struct {
 	mu      sync.Mutex

@@ -7,9 +7,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Heard takes the user messages that arrived during the turn under the policy steer. An agent calls it between its
+// NewMessages takes the user messages that arrived during the turn under the policy steer. An agent calls it between its
 // steps. In a new attempt it returns at the same steps what it returned before.
-func (t *Turn) Heard(ctx context.Context) ([]chat.UserMessage, error) {
+func (t *Turn) NewMessages(ctx context.Context) ([]chat.UserMessage, error) {
 	events, err := t.takeInput(ctx, t.transport.TakeMessages)
 	var messages []chat.UserMessage
 	for _, e := range events {
@@ -20,11 +20,11 @@ func (t *Turn) Heard(ctx context.Context) ([]chat.UserMessage, error) {
 	return messages, err
 }
 
-// News takes all that arrived during the turn: user messages under the policy steer, directives and follow-ups to its
-// workstream, and the results of the workstreams it launched. An agent calls either News or Heard, between its steps.
+// NewEvents takes all events that arrived during the turn: user messages under the policy steer, directives and follow-ups to its
+// workstream, and the results of the workstreams it launched. An agent calls either NewEvents or NewMessages, between its steps.
 // In a new attempt it returns at the same steps what it returned before.
-func (t *Turn) News(ctx context.Context) ([]chat.Event, error) {
-	return t.takeInput(ctx, func(ctx context.Context) ([]chat.Event, error) { return t.transport.TakeNews(ctx) })
+func (t *Turn) NewEvents(ctx context.Context) ([]chat.Event, error) {
+	return t.takeInput(ctx, func(ctx context.Context) ([]chat.Event, error) { return t.transport.TakeEvents(ctx) })
 }
 
 // takeInput returns what earlier attempts received at this step, or what take returns.
@@ -50,7 +50,7 @@ func (t *Turn) takeInput(ctx context.Context, take func(ctx context.Context) ([]
 	}), err
 }
 
-// awaitedChild reports whether an event is news of a workstream that Await returned, and whether that has ended.
+// awaitedChild reports whether an event is an event of a workstream that Await returned, and whether that has ended.
 func (t *Turn) awaitedChild(e chat.Event) (ended, awaited bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -29,8 +29,8 @@ type Transport interface {
 
 	// TakeMessages takes the user messages that arrived during the turn.
 	TakeMessages(ctx context.Context) ([]chat.Event, error)
-	// TakeNews takes all that arrived during the turn; with workstreams named, only their news.
-	TakeNews(ctx context.Context, workstreams ...string) ([]chat.Event, error)
+	// TakeEvents takes all events that arrived during the turn; with workstreams named, only their events.
+	TakeEvents(ctx context.Context, workstreams ...string) ([]chat.Event, error)
 
 	// The calls about workstreams, which are named by their id or launch id.
 	Launch(ctx context.Context, l chat.Launch) (chat.WorkstreamStatus, error)

@@ -89,7 +89,7 @@ func (t *Turn) Text() string {
 	case chat.WorkstreamMessage:
 		return b.Text
 	default:
-		return chat.WorkstreamNews(b)
+		return chat.WorkstreamText(b)
 	}
 }
 

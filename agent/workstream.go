@@ -17,7 +17,7 @@ func (t *Turn) Assignment() (launch chat.WorkstreamLaunched, ok bool) {
 }
 
 // Launch begins a workstream and returns at once. The workstream runs in the background, also after this turn. Its
-// result begins a turn of this line, or is among the News of the running one.
+// result begins a turn of this line, or is among the NewEvents of the running one.
 func (t *Turn) Launch(ctx context.Context, l chat.Launch) (chat.WorkstreamStatus, error) {
 	l.ClientID = t.key(t.step())
 	if err := t.inbox.unpaused(ctx); err != nil {
@@ -71,7 +71,7 @@ func (t *Turn) Workstreams(ctx context.Context, names ...string) ([]chat.Workstr
 }
 
 // Await waits until all named workstreams have ended, or are idle if they are interactive, and returns their status. Their
-// news become part of this turn and begin no other.
+// events become part of this turn and begin no other.
 func (t *Turn) Await(ctx context.Context, names ...string) ([]chat.WorkstreamStatus, error) {
 	return t.AwaitSome(ctx, len(names), names...)
 }
@@ -91,7 +91,7 @@ func (t *Turn) AwaitSome(ctx context.Context, n int, names ...string) ([]chat.Wo
 			}
 		}
 		if over >= min(n, len(all)) {
-			_, err := t.transport.TakeNews(ctx, t.markAwaited(all)...)
+			_, err := t.transport.TakeEvents(ctx, t.markAwaited(all)...)
 			return all, err
 		}
 		err = t.inbox.wait(ctx, func() bool {

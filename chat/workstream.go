@@ -93,10 +93,10 @@ func ChildOf(b Body) string {
 	return ""
 }
 
-// WorkstreamNews describes the end of a workstream for the line that launched it; "" for
-// bodies that are no news of one.
-func WorkstreamNews(b Body) string {
-	say := func(id, what, more string) string {
+// WorkstreamText describes an event of a workstream for the line that launched it; "" for other
+// bodies.
+func WorkstreamText(b Body) string {
+	text := func(id, what, more string) string {
 		if more == "" {
 			return "Workstream " + id + " " + what + "."
 		}
@@ -105,19 +105,19 @@ func WorkstreamNews(b Body) string {
 	switch b := b.(type) {
 	case WorkstreamProgress:
 		if b.Summary == "" && b.Message != "" {
-			return say(b.ID, "is at rest", b.Message)
+			return text(b.ID, "is idle", b.Message)
 		}
-		return say(b.ID, "answered", b.Summary)
+		return text(b.ID, "answered", b.Summary)
 	case WorkstreamWarning:
-		return say(b.ID, "has used "+itoa(int(b.Share*100+0.5))+" % of its time", b.Message)
+		return text(b.ID, "has used "+itoa(int(b.Share*100+0.5))+" % of its time", b.Message)
 	case WorkstreamCompleted:
-		return say(b.ID, "completed", b.Summary)
+		return text(b.ID, "completed", b.Summary)
 	case WorkstreamFailed:
-		return say(b.ID, "failed", b.Error)
+		return text(b.ID, "failed", b.Error)
 	case WorkstreamTimeout:
-		return say(b.ID, "ran out of time", b.Summary)
+		return text(b.ID, "ran out of time", b.Summary)
 	case WorkstreamCanceled:
-		return say(b.ID, "was canceled", b.Reason)
+		return text(b.ID, "was canceled", b.Reason)
 	}
 	return ""
 }

@@ -24,8 +24,8 @@ type workServer struct {
 	cuts []int
 	// asked is called when a prompt was stored; the event it returns is sent.
 	asked func(e chat.Event) *chat.Event
-	// heard is called for every frame; what it returns is sent.
-	heard func(f workFrame) *workFrame
+	// received is called for every frame; what it returns is sent.
+	received func(f workFrame) *workFrame
 
 	box  inbox
 	mu   sync.Mutex
@@ -81,8 +81,8 @@ func (o *workServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (o *workServer) take(f workFrame, last bool) (replies []workFrame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.heard != nil {
-		if r := o.heard(f); r != nil {
+	if o.received != nil {
+		if r := o.received(f); r != nil {
 			replies = append(replies, *r)
 		}
 	}
@@ -217,7 +217,7 @@ func TestWorkSurvivesDisconnects(t *testing.T) {
 
 func TestWorkStops(t *testing.T) {
 	o := newWorkServer(t, "hi")
-	o.heard = func(f workFrame) *workFrame {
+	o.received = func(f workFrame) *workFrame {
 		if f.Op == "append" {
 			return &workFrame{Op: "stop", TurnID: "t-1"}
 		}

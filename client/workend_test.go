@@ -60,7 +60,7 @@ func TestWorkReleasesAnEndedTurn(t *testing.T) {
 		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
 			write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
 			if f := hear(t, ctx, conn); f.Op != "done" { // stored, and the connection breaks
-				t.Errorf("heard %s", f.Op)
+				t.Errorf("received %s", f.Op)
 			}
 		},
 		func(ctx context.Context, conn *websocket.Conn, ready workFrame) {

@@ -186,9 +186,9 @@ func (t *workTurn) TakeMessages(context.Context) ([]chat.Event, error) {
 	return t.takeNews(func(e *chat.Event) bool { _, ok := e.Body.(chat.UserMessage); return ok }), nil
 }
 
-// TakeNews takes all that arrived during the turn, or the news of some workstreams. The server has taken them into the
+// TakeEvents takes all that arrived during the turn, or the news of some workstreams. The server has taken them into the
 // turn already.
-func (t *workTurn) TakeNews(_ context.Context, workstreams ...string) ([]chat.Event, error) {
+func (t *workTurn) TakeEvents(_ context.Context, workstreams ...string) ([]chat.Event, error) {
 	return t.takeNews(func(e *chat.Event) bool {
 		return len(workstreams) == 0 || slices.Contains(workstreams, chat.ChildOf(e.Body))
 	}), nil

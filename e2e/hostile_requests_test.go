@@ -241,8 +241,8 @@ func TestSignedURLIsLimited(t *testing.T) {
 		"above": {path: altered(get, func(u *url.URL, _ url.Values) {
 			u.RawPath, u.Path = "/api/v1/signed/..%2fa.txt", "/api/v1/signed/../a.txt"
 		})},
-		"changed claims": {path: altered(get, flip(5))},
-		"a changed signature":    {path: altered(get, flip(-3))},
+		"changed claims":      {path: altered(get, flip(5))},
+		"a changed signature": {path: altered(get, flip(-3))},
 		"no seal": {path: altered(get, func(_ *url.URL, q url.Values) {
 			q.Set("access_token", strings.Split(q.Get("access_token"), ".")[0]+".")
 		})},

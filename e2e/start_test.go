@@ -69,12 +69,12 @@ func TestRefusesToStart(t *testing.T) {
 		"an unknown flag":                        {2, []string{"--nonsense", "parley serve --help"}, []string{"--nonsense"}, fresh()},
 		"a bad value":                            {2, []string{"--sync"}, []string{"--sync", "sometimes"}, fresh()},
 		"a bad duration":                         {2, []string{"--grace"}, []string{"--grace", "soon"}, fresh()},
-		"a missing token file":         {1, []string{"token file"}, []string{"--token-file", filepath.Join(dir, "none")}, fresh()},
+		"a missing token file":                   {1, []string{"token file"}, []string{"--token-file", filepath.Join(dir, "none")}, fresh()},
 		"a token that is too short":              {1, []string{"line 1", "16 characters"}, []string{"--token-file", short}, fresh()},
 		"a scope that does not exist":            {1, []string{odd, "line 1", "king"}, []string{"--token-file", odd}, fresh()},
 		"a certificate without a key":            {1, []string{"--tls-key"}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file}, fresh()},
-		"an invalid certificate":             {1, []string{file}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file, "--tls-key", file}, fresh()},
-		"an invalid address":                {1, []string{"nowhere"}, []string{"--addr", "nowhere"}, fresh()},
+		"an invalid certificate":                 {1, []string{file}, []string{"--addr", "127.0.0.1:0", "--tls-cert", file, "--tls-key", file}, fresh()},
+		"an invalid address":                     {1, []string{"nowhere"}, []string{"--addr", "nowhere"}, fresh()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			expectExit(t, c.code, c.says, append([]string{"serve", "--data", c.data}, c.args...)...)

@@ -21,7 +21,7 @@ func TestSteeringMessageReachesTheRunningTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for policy, want := range map[chat.Policy]string{
-		chat.Steer: "All 2 tasks are done. Heard on the way: hurry",
+		chat.Steer: "All 2 tasks are done. Messages received meanwhile: hurry",
 		chat.Queue: "All 2 tasks are done.|You said: hurry",
 	} {
 		s, err := c.Create(ctx, client.NewSession{Policy: policy})

@@ -219,7 +219,7 @@ func (p *Pool) deliver(ctx context.Context, j *job) error {
 	if !held {
 		return nil
 	}
-	events, err := j.turn.TakeNews(ctx)
+	events, err := j.turn.TakeEvents(ctx)
 	if chat.CodeOf(err) == chat.Unavailable {
 		return nil // what is not taken is answered after the turn
 	}

@@ -214,7 +214,7 @@ func TestCrashLoopEnds(t *testing.T) {
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		tries.Add(1)
 		p.gate.left.Store(0)
-		return t.Say(ctx, "never heard")
+		return t.Say(ctx, "never stored")
 	})
 	p.start(0)
 	p.run()
@@ -332,7 +332,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 	p := newServer(t, nil)
 	step := make(chan struct{})
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
-		var heard []string
+		var received []string
 		if t.Text() != "hi" {
 			return nil
 		}
@@ -341,21 +341,21 @@ func TestSteeringAfterACrash(t *testing.T) {
 				step <- struct{}{} // the test sends a message, or not
 				<-step
 			}
-			msgs, err := t.Heard(ctx)
+			msgs, err := t.NewMessages(ctx)
 			if err != nil {
 				return err
 			}
 			for _, m := range msgs {
-				heard = append(heard, m.Text)
+				received = append(received, m.Text)
 			}
 			if i == 3 && t.Ref().Attempt == 1 {
 				p.gate.left.Store(0)
 			}
-			if err := t.Status(ctx, strings.Join(heard, "+"), ""); err != nil {
+			if err := t.Status(ctx, strings.Join(received, "+"), ""); err != nil {
 				return err
 			}
 		}
-		return t.Say(ctx, strings.Join(heard, "+"))
+		return t.Say(ctx, strings.Join(received, "+"))
 	})
 	p.start(0)
 	p.run()

@@ -23,7 +23,7 @@ func TestOutcomes(t *testing.T) {
 		"done":        {func(ctx context.Context, t *agent.Turn) error { return t.Say(ctx, "You said: "+t.Text()) }, chat.Done, ""},
 		"fails":       {func(context.Context, *agent.Turn) error { return errors.New("no way") }, chat.Failed, "no way"},
 		"panics":      {func(context.Context, *agent.Turn) error { panic("ouch") }, chat.Failed, "the agent panicked: ouch"},
-		"interrupted": {func(context.Context, *agent.Turn) error { return agent.ErrInterrupted }, chat.Interrupted, "the agent cannot go on"},
+		"interrupted": {func(context.Context, *agent.Turn) error { return agent.ErrInterrupted }, chat.Interrupted, "the agent cannot continue"},
 		"long cause":  {func(context.Context, *agent.Turn) error { return errors.New(strings.Repeat("x", 1<<20)) }, chat.Failed, strings.Repeat("x", 16<<10) + "…"},
 	}
 	for name, tt := range tests {

@@ -311,7 +311,7 @@ func TestWorkstreamsAndFiles(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if news, err := turn.News(ctx); err != nil || len(news) > 0 {
+		if news, err := turn.NewEvents(ctx); err != nil || len(news) > 0 {
 			return errors.Join(err, errors.New("Await left news"))
 		}
 		started, err := turn.Started(ctx)
@@ -341,14 +341,14 @@ func TestMessagesDuringATurn(t *testing.T) {
 		if err := turn.Status(ctx, "listening", ""); err != nil {
 			return err
 		}
-		var heard []string
-		for len(heard) < 2 {
-			messages, err := turn.Heard(ctx)
+		var received []string
+		for len(received) < 2 {
+			messages, err := turn.NewMessages(ctx)
 			if err != nil {
 				return err
 			}
 			for _, m := range messages {
-				heard = append(heard, m.Text)
+				received = append(received, m.Text)
 			}
 			select {
 			case <-ctx.Done():
@@ -356,7 +356,7 @@ func TestMessagesDuringATurn(t *testing.T) {
 			case <-time.After(time.Millisecond):
 			}
 		}
-		return turn.Say(ctx, strings.Join(heard, " "))
+		return turn.Say(ctx, strings.Join(received, " "))
 	}, func(f *fixture) {
 		f.say("go")
 		f.await("agent.status")

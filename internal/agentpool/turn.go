@@ -19,8 +19,8 @@ type sessions interface {
 	ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (chat.TurnRef, bool, error)
 	WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error
 	TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
-	TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
-	TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error)
+	TakeEvents(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error)
+	TakeEventsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error)
 	Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error)
 	MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
 	SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error)
@@ -264,13 +264,13 @@ func (t *turn) TakeMessages(ctx context.Context) ([]chat.Event, error) {
 	return t.events(ctx, seqs)
 }
 
-// TakeNews takes all events that arrived during the turn, or those of some workstreams.
-func (t *turn) TakeNews(ctx context.Context, workstreams ...string) (events []chat.Event, err error) {
+// TakeEvents takes all events that arrived during the turn, or those of some workstreams.
+func (t *turn) TakeEvents(ctx context.Context, workstreams ...string) (events []chat.Event, err error) {
 	var seqs []chat.Seq
 	if len(workstreams) > 0 {
-		seqs, err = t.sessions.TakeNewsOf(ctx, t.Ref(), workstreams)
+		seqs, err = t.sessions.TakeEventsOf(ctx, t.Ref(), workstreams)
 	} else {
-		seqs, err = t.sessions.TakeNews(ctx, t.Ref())
+		seqs, err = t.sessions.TakeEvents(ctx, t.Ref())
 	}
 	if err != nil {
 		return nil, err

@@ -202,14 +202,14 @@ func TestWorkstreamCallsWithinAToolKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestRunningTurnGetsWorkstreamNews(t *testing.T) {
-	heard := make(chan []string, 10)
+func TestRunningTurnGetsWorkstreamEvents(t *testing.T) {
+	received := make(chan []string, 10)
 	ready := make(chan struct{})
 	p := newServer(t, on{"w": func(ctx context.Context, t *agent.Turn) error {
 		close(ready)
 		var got []string
 		for len(got) < 2 {
-			news, err := t.News(ctx)
+			news, err := t.NewEvents(ctx)
 			if err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ func TestRunningTurnGetsWorkstreamNews(t *testing.T) {
 		if !ok || launch.Task != "listen" || !slices.Equal(launch.Tools, []string{"+grep"}) {
 			return fmt.Errorf("the assignment is %+v", launch)
 		}
-		heard <- got
+		received <- got
 		return nil
 	}})
 	p.start(0)
@@ -242,7 +242,7 @@ func TestRunningTurnGetsWorkstreamNews(t *testing.T) {
 	if _, err := p.MessageWorkstream(ctx, ann, "s", "w", chat.Steering{Text: "hello"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := <-heard; !slices.Equal(got, []string{"workstream.steered", "workstream.message"}) {
+	if got := <-received; !slices.Equal(got, []string{"workstream.steered", "workstream.message"}) {
 		t.Fatal(got)
 	}
 	p.awaitMainEnd(1) // the result woke the main line
@@ -293,7 +293,7 @@ func TestAHundredChildren(t *testing.T) {
 	}
 }
 
-// News that Await has returned is not delivered again in a later attempt.
+// Events that Await has returned are not delivered again in a later attempt.
 func TestAwaitedNewsIsNotDeliveredAgain(t *testing.T) {
 	got := make(chan int, 10)
 	hold := make(chan struct{})
@@ -301,7 +301,7 @@ func TestAwaitedNewsIsNotDeliveredAgain(t *testing.T) {
 		if err := launchAll("a")(ctx, t); err != nil {
 			return err
 		}
-		news, err := t.News(ctx)
+		news, err := t.NewEvents(ctx)
 		if err != nil {
 			return err
 		}

@@ -186,14 +186,14 @@ func (l *Local) Settle(ctx context.Context, stored func(chat.FileChange) (bool, 
 	}
 	var problems []error
 	for _, entry := range entries {
-		if err := l.settleNote(ctx, filepath.Join(dir, entry.Name()), stored); err != nil {
+		if err := l.finishChange(ctx, filepath.Join(dir, entry.Name()), stored); err != nil {
 			problems = append(problems, fmt.Errorf("the unfinished change %s: %w", entry.Name(), err))
 		}
 	}
 	return failed("finish changes of artifacts", errors.Join(problems...))
 }
 
-func (l *Local) settleNote(ctx context.Context, file string, stored func(chat.FileChange) (bool, error)) error {
+func (l *Local) finishChange(ctx context.Context, file string, stored func(chat.FileChange) (bool, error)) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err

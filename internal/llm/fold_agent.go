@@ -207,7 +207,7 @@ func (f *Fold) child(e *chat.Event) {
 		f.news(e, strings.TrimSpace("Workstream "+b.ID+" was canceled. "+b.Reason))
 	case chat.WorkstreamProgress:
 		if b.Phase == chat.PhaseDone && (b.Summary != "" || e.Actor == chat.System) { // an interactive workstream has answered, or was stopped
-			f.news(e, chat.WorkstreamNews(b))
+			f.news(e, chat.WorkstreamText(b))
 		}
 	}
 }

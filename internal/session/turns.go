@@ -271,9 +271,9 @@ func (s *Sessions) TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Se
 	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq { return slices.Clone(t.Steered) })
 }
 
-// TakeNews is like TakeSteered, but also returns directives to this workstream and the
+// TakeEvents is like TakeSteered, but also returns directives to this workstream and the
 // results and progress of the workstreams that this line launched.
-func (s *Sessions) TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
+func (s *Sessions) TakeEvents(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
 	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
 		all := slices.Concat(t.Steered, t.Woken, t.Told)
 		slices.Sort(all)
@@ -281,8 +281,8 @@ func (s *Sessions) TakeNews(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, 
 	})
 }
 
-// TakeNewsOf returns only the results and progress of the given workstreams.
-func (s *Sessions) TakeNewsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error) {
+// TakeEventsOf returns only the results and progress of the given workstreams.
+func (s *Sessions) TakeEventsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error) {
 	var news []chat.Seq
 	err := s.look(ctx, ref.Session, func(st *chat.State) {
 		if t, _ := st.TurnOf(ref.Turn); t != nil {

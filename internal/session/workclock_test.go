@@ -23,7 +23,7 @@ func TestWorkstreamDeadlines(t *testing.T) {
 		// A restart loses no deadline event and repeats none.
 		w.reboot(2 * time.Second)
 		w.pass(3 * time.Second)
-		if taken, err := w.TakeNews(ctx, ref); err != nil || !slices.Equal(taken, []chat.Seq{7}) {
+		if taken, err := w.TakeEvents(ctx, ref); err != nil || !slices.Equal(taken, []chat.Seq{7}) {
 			t.Fatal(taken, err)
 		}
 		w.pass(10 * time.Second)

@@ -69,7 +69,7 @@ func TestRandomWorkstreamOperations(t *testing.T) {
 			},
 			"take": func(t *rapid.T) {
 				if tr := w.state(id).Line(pick()).Turn; tr != nil {
-					if _, err := w.TakeNews(ctx, chat.TurnRef{Session: id, Turn: tr.ID, Attempt: tr.Attempt}); err != nil {
+					if _, err := w.TakeEvents(ctx, chat.TurnRef{Session: id, Turn: tr.ID, Attempt: tr.Attempt}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -127,11 +127,11 @@ func TestResultsAreHandedToTheRunningTurn(t *testing.T) {
 	}
 	w.end(w.turnOf(id, "a"), chat.Done)
 	w.end(w.turnOf(id, "b"), chat.Failed)
-	news, err := w.TakeNewsOf(ctx, main, []string{"a"})
+	news, err := w.TakeEventsOf(ctx, main, []string{"a"})
 	if err != nil || len(news) != 1 {
 		t.Fatal(news, err)
 	}
-	if news, err = w.TakeNews(ctx, main); err != nil || len(news) != 1 {
+	if news, err = w.TakeEvents(ctx, main); err != nil || len(news) != 1 {
 		t.Fatal(news, err)
 	}
 	w.end(w.turnOf(id, "c"), chat.Done) // is never taken, so it starts a turn
@@ -159,7 +159,7 @@ func TestOneTurnHearsOfManyResults(t *testing.T) {
 	}
 	w.end(main, chat.Done)
 	next := w.turn(id)
-	news, err := w.TakeNews(ctx, next)
+	news, err := w.TakeEvents(ctx, next)
 	if err != nil || len(news) != 99 {
 		t.Fatal(len(news), err)
 	}
@@ -192,7 +192,7 @@ func TestAllCommandsOfSteering(t *testing.T) {
 	w.wantCode(err, chat.NotFound)
 	_, err = w.SteerWorkstream(ctx, bob, id, "w1", chat.Steering{Command: chat.SteerAdd, Text: "x"})
 	w.wantCode(err, chat.NotFound) // not his session
-	taken, err := w.TakeNews(ctx, ref)
+	taken, err := w.TakeEvents(ctx, ref)
 	if err != nil || len(taken) != 10 || !slices.IsSorted(taken) {
 		t.Fatal(taken, err)
 	}

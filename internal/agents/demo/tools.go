@@ -223,20 +223,20 @@ func plan(ctx context.Context, t *agent.Turn, args string) error {
 	if !numbers(args, &n, &seconds) || n < 1 || n > 100 || seconds < 0 || seconds > 3600 {
 		return say(ctx, t, "Usage: /plan N [SECONDS], with N from 1 to 100.")
 	}
-	heard, err := advance(ctx, t, n, seconds)
+	messages, err := advance(ctx, t, n, seconds)
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("All %d tasks are done.", n)
-	if len(heard) > 0 {
-		text += " Heard on the way: " + strings.Join(heard, "; ")
+	if len(messages) > 0 {
+		text += " Messages received meanwhile: " + strings.Join(messages, "; ")
 	}
 	return say(ctx, t, text)
 }
 
 // advance shows a plan whose tasks become done one after the other within so many seconds after the start of the turn.
 // It returns the messages that users sent meanwhile in a session with the policy steer.
-func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard []string, _ error) {
+func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (messages []string, _ error) {
 	started, err := t.Started(ctx)
 	if err != nil {
 		return nil, err
@@ -253,15 +253,15 @@ func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (heard 
 		if err := t.Plan(ctx, planWith(titles, done)); err != nil {
 			return nil, err
 		}
-		said, err := t.Heard(ctx)
+		fresh, err := t.NewMessages(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, m := range said {
-			heard = append(heard, m.Text)
+		for _, m := range fresh {
+			messages = append(messages, m.Text)
 		}
 	}
-	return heard, nil
+	return messages, nil
 }
 
 // planWith returns a plan whose first tasks are done; the one after them is in progress.

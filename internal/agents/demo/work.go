@@ -244,7 +244,7 @@ func workPart(ctx context.Context, t *agent.Turn, j job) error {
 		if err := chapter(ctx, t, j, c, due); err != nil {
 			return err
 		}
-		news, err := t.News(ctx)
+		news, err := t.NewEvents(ctx)
 		if err != nil {
 			return err
 		}

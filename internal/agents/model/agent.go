@@ -148,7 +148,7 @@ func (r *round) loop(ctx context.Context) error {
 		}
 		pending := r.state.pending()
 		if len(pending) == 0 && r.state.steps > 0 {
-			if _, err := r.turn.News(ctx); err != nil {
+			if _, err := r.turn.NewEvents(ctx); err != nil {
 				return err
 			}
 			if err := r.state.read(ctx, r.turn); err != nil {

@@ -266,7 +266,7 @@ func (l listener) Answer(ctx context.Context, t *agent.Turn) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	told, err := t.Heard(ctx)
+	told, err := t.NewMessages(ctx)
 	for i := 0; i < len(told) && err == nil; i++ {
 		err = t.Say(ctx, "You also said: "+told[i].Text)
 	}

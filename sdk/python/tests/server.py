@@ -1,4 +1,4 @@
-"""The real server on a loopback port of its own, and what tests say to it."""
+"""The real server on a loopback port of its own, and requests to it."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Server:
         await self.kill()
         shutil.rmtree(self._data, ignore_errors=True)
 
-    async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        return await asyncio.to_thread(self._ask, method, path, body)
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        return await asyncio.to_thread(self._request, method, path, body)
 
-    def _ask(self, method: str, path: str, body: Any) -> Any:
+    def _request(self, method: str, path: str, body: Any) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.url}/parley/v1{path}", data=data, method=method, headers={"Content-Type": "application/json"})
         if self.token:
@@ -58,20 +58,20 @@ class Server:
         with urllib.request.urlopen(request, timeout=30) as response:
             return json.loads(response.read())
 
-    async def begin(self, id: str, text: str, agent: str = "py") -> None:
-        await self.ask("POST", "/sessions", {"id": id, "agent": agent})
-        await self.say(id, text)
+    async def start_session(self, id: str, text: str, agent: str = "py") -> None:
+        await self.request("POST", "/sessions", {"id": id, "agent": agent})
+        await self.send(id, text)
 
-    async def say(self, id: str, text: str) -> None:
-        await self.ask("POST", f"/sessions/{id}/events", {"type": "user.message", "payload": {"text": text}})
+    async def send(self, id: str, text: str) -> None:
+        await self.request("POST", f"/sessions/{id}/events", {"type": "user.message", "payload": {"text": text}})
 
     async def events(self, id: str) -> list[dict[str, Any]]:
-        found = await self.ask("GET", f"/sessions/{id}/events?limit=1000")
+        found = await self.request("GET", f"/sessions/{id}/events?limit=1000")
         return list(found["events"])
 
-    async def until(self, id: str, type: str, count: int = 1, patience: float = 60) -> list[dict[str, Any]]:
+    async def until(self, id: str, type: str, count: int = 1, timeout: float = 60) -> list[dict[str, Any]]:
         """All events of a session when it has so many of a type."""
-        async with asyncio.timeout(patience) if hasattr(asyncio, "timeout") else _forever():
+        async with asyncio.timeout(timeout) if hasattr(asyncio, "timeout") else _NoTimeout():
             while True:
                 try:
                     all = await self.events(id)
@@ -81,19 +81,19 @@ class Server:
                     pass  # it is being started again
                 await asyncio.sleep(0.02)
 
-    async def workers(self, name: str, count: int, patience: float = 60) -> None:
+    async def workers(self, name: str, count: int, timeout: float = 60) -> None:
         """Waits until so many workers of a name are connected."""
-        async with asyncio.timeout(patience) if hasattr(asyncio, "timeout") else _forever():
-            while not any(a["name"] == name and a.get("workers", 0) >= count for a in (await self.ask("GET", "/agents"))["agents"]):
+        async with asyncio.timeout(timeout) if hasattr(asyncio, "timeout") else _NoTimeout():
+            while not any(a["name"] == name and a.get("workers", 0) >= count for a in (await self.request("GET", "/agents"))["agents"]):
                 await asyncio.sleep(0.02)
 
-    async def shown(self, id: str, text: str, patience: float = 60) -> None:
+    async def shown(self, id: str, text: str, timeout: float = 60) -> None:
         """Waits until a text is shown."""
-        async with asyncio.timeout(patience) if hasattr(asyncio, "timeout") else _forever():
-            while text not in json.dumps(await self.ask("GET", f"/sessions/{id}/snapshot?items=50"), ensure_ascii=False):
+        async with asyncio.timeout(timeout) if hasattr(asyncio, "timeout") else _NoTimeout():
+            while text not in json.dumps(await self.request("GET", f"/sessions/{id}/snapshot?items=50"), ensure_ascii=False):
                 await asyncio.sleep(0.02)
 
 
-class _forever:
+class _NoTimeout:
     async def __aenter__(self) -> None: ...
     async def __aexit__(self, *_: object) -> None: ...

@@ -1,4 +1,4 @@
-"""How a worker ends and lets go of turns, against a server that follows a script."""
+"""The end of workers and the release of turns, against a scripted server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def nothing(turn: parley.Turn) -> None:
     pass
 
 
-class Ends(unittest.IsolatedAsyncioTestCase):
+class EndTest(unittest.IsolatedAsyncioTestCase):
     async def work(self, *scripts: Script, answer: parley.Handler = nothing) -> list[list[str]]:
         """Runs a worker; each connection follows the next script. Returns the turns named at each connection."""
         named: list[list[str]] = []
@@ -40,7 +40,7 @@ class Ends(unittest.IsolatedAsyncioTestCase):
                 self.assertEqual(err.code, "unauthenticated")
         return named
 
-    async def test_a_credential_that_has_ended(self) -> None:
+    async def test_worker_ends_with_its_credential(self) -> None:
         async def bye(conn: ServerConnection, _: dict[str, Any]) -> None:
             await conn.send(json.dumps({"op": "bye", "error": {"code": "unauthenticated", "message": "expired"}, "retry": False}))
 
@@ -50,7 +50,7 @@ class Ends(unittest.IsolatedAsyncioTestCase):
         for script in (bye, code):
             self.assertEqual(await self.work(script), [[]])
 
-    async def test_only_the_answer_to_done_was_lost(self) -> None:
+    async def test_turn_is_released_when_the_reply_to_done_is_lost(self) -> None:
         async def cut(conn: ServerConnection, _: dict[str, Any]) -> None:
             await conn.send(json.dumps(TURN))
             self.assertEqual(json.loads(await conn.recv())["op"], "done")
@@ -63,7 +63,7 @@ class Ends(unittest.IsolatedAsyncioTestCase):
 
         self.assertEqual(await self.work(cut, ended, leave), [[], ["t-1"], []])
 
-    async def test_a_turn_ends_without_its_worker(self) -> None:
+    async def test_handler_is_cancelled_when_the_turn_has_ended(self) -> None:
         lost = asyncio.Event()
 
         async def answer(turn: parley.Turn) -> None:
@@ -84,7 +84,7 @@ class Ends(unittest.IsolatedAsyncioTestCase):
 
         self.assertEqual(await self.work(cut, ended, answer=answer), [[], ["t-1"]])
 
-    async def test_a_cancellation_together_with_a_result_is_kept(self) -> None:
+    async def test_cancellation_together_with_a_result_is_raised(self) -> None:
         for steps in range(4):
             result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             task = asyncio.create_task(within(60, result))

@@ -1,4 +1,4 @@
-"""The worker against the real server: every verb, kills of the server and of workers, two workers."""
+"""The worker against the real server: every method, kills of the server and of workers, two workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUICK = (0.01, 0.1)
 
 class Case(unittest.IsolatedAsyncioTestCase):
     def setUp(self) -> None:
-        faulthandler.dump_traceback_later(180, exit=True)  # a test that hangs fails, and says where
+        faulthandler.dump_traceback_later(180, exit=True)  # a test that hangs fails with its stack
         self.addCleanup(faulthandler.cancel_dump_traceback_later)
 
     async def serve(self, *flags: str) -> Server:
@@ -31,7 +31,7 @@ class Case(unittest.IsolatedAsyncioTestCase):
         await server.start()
         return server
 
-    def employ(self, server: Server, answer: parley.Handler, slots: int = 4) -> asyncio.Task[None]:
+    def start_worker(self, server: Server, answer: parley.Handler, slots: int = 4) -> asyncio.Task[None]:
         task = asyncio.create_task(parley.work("py", answer, url=server.url, slots=slots, backoff=QUICK))
 
         async def quit() -> None:
@@ -50,15 +50,15 @@ def end(events: list[dict[str, Any]]) -> dict[str, Any]:
     return [e for e in events if e["type"] == "turn.completed"][-1]["payload"]
 
 
-class Verbs(Case):
-    async def test_every_verb(self) -> None:
+class MethodTest(Case):
+    async def test_every_method_of_a_turn(self) -> None:
         server = await self.serve()
 
         async def look(at: str) -> dict[str, str]:
             return {at: "blue"}
 
         def broken() -> None:
-            raise ValueError("no fuel")
+            raise ValueError("it failed")
 
         async def answer(turn: parley.Turn) -> None:
             await turn.status("Beginning", "planning")
@@ -83,8 +83,8 @@ class Verbs(Case):
 
             await turn.say(pieces())
 
-        self.employ(server, answer)
-        await server.begin("v", "hello")
+        self.start_worker(server, answer)
+        await server.start_session("v", "hello")
         answers: dict[str, dict[str, Any]] = {"Name?": {"text": "Ada"}, "How?": {"values": ["sms"]}, "May I?": {}, "": {"granted": ["files:read"]}}
         seen: set[str] = set()
         while len(seen) < 4:
@@ -95,17 +95,17 @@ class Verbs(Case):
                     a = answers[e["payload"].get("text", "")]
                     if e["type"] == "agent.approval_request":
                         a = {"decisions": [{"call_id": e["payload"]["calls"][0]["call_id"], "approve": False, "reason": "too much"}]}
-                    await server.ask("POST", f"/sessions/v/prompts/{request}/answer", a)
+                    await server.request("POST", f"/sessions/v/prompts/{request}/answer", a)
             await asyncio.sleep(0.01)
         events = await server.until("v", "turn.completed")
         self.assertEqual(texts(events), ["Ada sms blue False too much 日本 ['files:read']"])
         self.assertEqual(end(events)["outcome"], "done")
         kinds = [e["type"].removeprefix("agent.") for e in events
-                 if e["type"].startswith("agent.") and e["payload"].get("phase") != "waiting"]  # it may have come before the worker
+                 if e["type"].startswith("agent.") and e["payload"].get("phase") != "waiting"]  # it may precede the worker
         self.assertEqual(kinds, ["status", "thinking", "plan", "tool_call", "tool_result", "tool_call", "tool_error", "input_request", "input_request",
                                  "approval_request", "permission_request", "artifact", "artifact", "usage", "text"])
 
-    async def test_workstreams(self) -> None:
+    async def test_turn_waits_for_workstreams(self) -> None:
         server = await self.serve()
 
         async def answer(turn: parley.Turn) -> None:
@@ -118,52 +118,52 @@ class Verbs(Case):
             done = await turn.wait("a", "b")
             await turn.say(" and ".join(f"{w['workstream_id']} {w['state']}: {w.get('summary')}" for w in done))
 
-        self.employ(server, answer)
-        await server.begin("w", "split")
+        self.start_worker(server, answer)
+        await server.start_session("w", "split")
         events = await server.until("w", "workstream.completed", 2)
         while not any("a completed" in t for t in texts(events)):
             events = await server.until("w", "turn.completed", 3)
         self.assertIn("a completed: Result of task a and b completed: Result of task b", texts(events))
 
-    async def test_stop_fail_and_refusal(self) -> None:
+    async def test_stop_failure_and_refused_worker(self) -> None:
         server = await self.serve()
         begun = asyncio.Event()
 
         async def answer(turn: parley.Turn) -> None:
             if turn.text == "fail":
-                raise RuntimeError("out of ideas")
+                raise RuntimeError("no result")
             async with turn.stream() as out:
                 await out.write("so far")
                 begun.set()
                 await asyncio.sleep(3600)
 
-        self.employ(server, answer)
-        await server.begin("s", "wait")
+        self.start_worker(server, answer)
+        await server.start_session("s", "wait")
         await begun.wait()
         await server.shown("s", "so far")
-        await server.ask("POST", "/sessions/s/stop", {})
+        await server.request("POST", "/sessions/s/stop", {})
         events = await server.until("s", "turn.completed")
         self.assertEqual((end(events)["outcome"], texts(events)), ("stopped", ["so far"]))
-        await server.say("s", "fail")
+        await server.send("s", "fail")
         events = await server.until("s", "turn.completed", 2)
-        self.assertEqual((end(events)["outcome"], end(events)["error"]), ("failed", "out of ideas"))
+        self.assertEqual((end(events)["outcome"], end(events)["error"]), ("failed", "no result"))
         with self.assertRaises(parley.ParleyError) as refused:
             await parley.work("demo", answer, url=server.url)
         self.assertEqual(refused.exception.code, "conflict")
 
-    async def test_what_is_no_json(self) -> None:
+    async def test_result_that_is_not_json_fails_the_turn(self) -> None:
         server = await self.serve()
 
         async def answer(turn: parley.Turn) -> None:
             await turn.tool("measure", {}, lambda: float("nan"))
 
-        self.employ(server, answer)
-        await server.begin("n", "how much?")
+        self.start_worker(server, answer)
+        await server.start_session("n", "how much?")
         ended = end(await server.until("n", "turn.completed"))
         self.assertEqual(ended["outcome"], "failed")
         self.assertIn("JSON", ended["error"])
 
-    async def test_token(self) -> None:
+    async def test_worker_needs_the_token(self) -> None:
         server = await self.serve("--token", "s3cret-s3cret-s3cret")
 
         async def answer(turn: parley.Turn) -> None:
@@ -174,27 +174,27 @@ class Verbs(Case):
         self.assertEqual(refused.exception.code, "unauthenticated")
         server.token = "s3cret-s3cret-s3cret"
         task = asyncio.create_task(parley.work("py", answer, url=server.url, token=server.token, backoff=QUICK))
-        await server.begin("k", "hello")
+        await server.start_session("k", "hello")
         self.assertEqual(texts(await server.until("k", "turn.completed")), ["yes"])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    async def test_long_text(self) -> None:
+    async def test_long_text_is_split_into_blocks(self) -> None:
         server = await self.serve()
         text = "a\n\"日<" * 150_000
 
         async def answer(turn: parley.Turn) -> None:
             await turn.say(text[i:i + 100_001] for i in range(0, len(text), 100_001))
 
-        self.employ(server, answer)
-        await server.begin("l", "go")
+        self.start_worker(server, answer)
+        await server.start_session("l", "go")
         events = await server.until("l", "turn.completed")
         self.assertEqual(end(events)["outcome"], "done")
         self.assertEqual("".join(texts(events)), text)
 
 
-class Survival(Case):
-    async def test_server_is_killed_in_mid_turn(self) -> None:
+class KillTest(Case):
+    async def test_turn_continues_after_a_kill_of_the_server(self) -> None:
         server = await self.serve()
         pieces = [f"wörd{i} " for i in range(40)]
         half, go = asyncio.Event(), asyncio.Event()
@@ -217,8 +217,8 @@ class Survival(Case):
             await turn.ask("More?", timeout=600)
             await turn.say("Bye.")
 
-        self.employ(server, answer)
-        await server.begin("k", "go")
+        self.start_worker(server, answer)
+        await server.start_session("k", "go")
         await half.wait()
         await server.shown("k", "wörd20")
         await server.kill()
@@ -227,9 +227,9 @@ class Survival(Case):
         events = await server.until("k", "agent.input_request")
         self.assertEqual(texts(events), ["".join(pieces) + "1"])
         request = [e for e in events if e["type"] == "agent.input_request"][0]["payload"]["request_id"]
-        await server.kill()  # while a person thinks
+        await server.kill()  # while the prompt is open
         await server.start()
-        await server.ask("POST", f"/sessions/k/prompts/{request}/answer", {"text": "no"})
+        await server.request("POST", f"/sessions/k/prompts/{request}/answer", {"text": "no"})
         events = await server.until("k", "turn.completed")
         self.assertEqual((texts(events), end(events)["outcome"], runs), (["".join(pieces) + "1", "Bye."], "done", 1))
 
@@ -244,7 +244,7 @@ class Survival(Case):
 
         self.addAsyncCleanup(kill)
         await server.workers("py", 1)
-        await server.begin("r", "go")
+        await server.start_session("r", "go")
         await server.shown("r", "one ")
         ran = False
 
@@ -257,13 +257,13 @@ class Survival(Case):
             n = await turn.tool("count", {}, count)
             await turn.say(["one ", f"two {n}"])
 
-        self.employ(server, answer)
+        self.start_worker(server, answer)
         await server.workers("py", 2)
         await kill()
         events = await server.until("r", "turn.completed")
         self.assertEqual((texts(events), end(events)["outcome"], ran), (["one two 1"], "done", False))
 
-    async def test_two_workers_share(self) -> None:
+    async def test_two_workers_share_the_turns(self) -> None:
         server = await self.serve()
         busy: dict[str, int] = {"a": 0, "b": 0}
         both = asyncio.Event()
@@ -278,18 +278,18 @@ class Survival(Case):
 
             return answer
 
-        self.employ(server, worker("a"), slots=2)
-        self.employ(server, worker("b"), slots=2)
+        self.start_worker(server, worker("a"), slots=2)
+        self.start_worker(server, worker("b"), slots=2)
         for i in range(8):
-            await server.begin(f"t{i}", "go")
+            await server.start_session(f"t{i}", "go")
         for i in range(8):
             events = await server.until(f"t{i}", "turn.completed")
             self.assertEqual((len(texts(events)), end(events)["outcome"]), (1, "done"))
         self.assertEqual(sum(busy.values()), 8)
 
 
-class Example(Case):
-    async def test_the_twenty_lines(self) -> None:
+class ExampleTest(Case):
+    async def test_example_worker_answers(self) -> None:
         folder = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "worker-python")
         with open(os.path.join(folder, "worker.py"), encoding="utf-8") as f:
             code = f.read()
@@ -299,12 +299,12 @@ class Example(Case):
         server = await self.serve()
         worker = await asyncio.create_subprocess_exec(sys.executable, os.path.join(folder, "worker.py"), env={**os.environ, "PARLEY_URL": server.url})
         try:
-            await server.begin("e", "hello", agent="echo")
+            await server.start_session("e", "hello", agent="echo")
             self.assertEqual(texts(await server.until("e", "turn.completed")), ["You said: hello "])
-            await server.say("e", "pay Ada")
+            await server.send("e", "pay Ada")
             asked = (await server.until("e", "agent.approval_request"))[-1]["payload"]
             decision = {"call_id": asked["calls"][0]["call_id"], "approve": True}
-            await server.ask("POST", f"/sessions/e/prompts/{asked['request_id']}/answer", {"decisions": [decision]})
+            await server.request("POST", f"/sessions/e/prompts/{asked['request_id']}/answer", {"decisions": [decision]})
             events = await server.until("e", "turn.completed", 2)
             self.assertEqual([e["payload"]["result"] for e in events if e["type"] == "agent.tool_result"], ["paid Ada"])
             self.assertEqual(texts(events)[1], "You said: pay Ada ")
@@ -312,15 +312,15 @@ class Example(Case):
             worker.kill()
             await worker.wait()
 
-    async def test_the_worker_in_the_readme(self) -> None:
+    async def test_worker_of_the_readme_answers(self) -> None:
         server = await self.serve()
         program = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "weather-python", "weather.py")
         worker = await asyncio.create_subprocess_exec(sys.executable, program, env={**os.environ, "PARLEY_URL": server.url})
         try:
-            await server.begin("w", "What is the weather?", agent="weather")
+            await server.start_session("w", "What is the weather?", agent="weather")
             asked = [e["payload"] for e in await server.until("w", "agent.input_request") if e["type"] == "agent.input_request"][0]
             self.assertEqual(asked["text"], "Which city?")
-            await server.ask("POST", f"/sessions/w/prompts/{asked['request_id']}/answer", {"text": "Bern"})
+            await server.request("POST", f"/sessions/w/prompts/{asked['request_id']}/answer", {"text": "Bern"})
             events = await server.until("w", "turn.completed")
             self.assertEqual(texts(events), ["It is sunny in Bern."])
             self.assertEqual(end(events)["outcome"], "done")
@@ -329,8 +329,8 @@ class Example(Case):
             await worker.wait()
 
 
-class Endpoint(Case):
-    async def test_the_agent_behind_an_address(self) -> None:
+class EndpointTest(Case):
+    async def test_example_agent_behind_http_answers(self) -> None:
         folder = os.path.join(os.path.dirname(__file__), "..", "..", "..", "examples", "agent-ndjson")
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
@@ -345,13 +345,13 @@ class Endpoint(Case):
             try:
                 while await asyncio.to_thread(closed, port):
                     await asyncio.sleep(0.02)
-                await server.begin("n", "hello", agent="mine")
+                await server.start_session("n", "hello", agent="mine")
                 self.assertEqual(texts(await server.until("n", "turn.completed")), ["You said: hello "])
-                await server.say("n", "weather")
+                await server.send("n", "weather")
                 request = [e for e in await server.until("n", "agent.input_request") if e["type"] == "agent.input_request"][0]["payload"]["request_id"]
                 await server.kill()
                 await server.start()
-                await server.ask("POST", f"/sessions/n/prompts/{request}/answer", {"text": "Bern"})
+                await server.request("POST", f"/sessions/n/prompts/{request}/answer", {"text": "Bern"})
                 self.assertEqual(texts(await server.until("n", "turn.completed", 2))[1:], ["It is sunny in Bern."])
             finally:
                 agent.kill()

@@ -30,7 +30,7 @@ class Expired(ParleyError):
     """The prompt expired without an answer."""
 
     def __init__(self) -> None:
-        super().__init__("gone", "nobody answered in time")
+        super().__init__("gone", "the prompt expired without an answer")
 
 
 class Withdrawn(ParleyError):

@@ -91,15 +91,15 @@ class Turn:
         #: The turn was stopped; the task that answers it is cancelled.
         self.stopped: bool = False
         self._steps = 0
-        self._said: dict[str, Event] = {}
+        self._stored: dict[str, Event] = {}
         self._answers: dict[str, Event] = {}
-        self._heard: list[Event] = []
+        self._new_events: list[Event] = []
         self._seen: set[int] = set()
         self._arrived = asyncio.Event()
         self._open: dict[str, Block] = {}
         self._shown: dict[str, int] = {}
         self._paused = False
-        self._again(given)
+        self._load(given)
 
     # The trigger.
 
@@ -125,22 +125,22 @@ class Turn:
         context = (self.trigger.get("payload") or {}).get("context")
         return context if isinstance(context, dict) else {}
 
-    def heard(self) -> list[Event]:
+    def new_events(self) -> list[Event]:
         """Returns the events since the last call: user messages and workstream events."""
-        heard, self._heard = self._heard, []
-        return heard
+        events, self._new_events = self._new_events, []
+        return events
 
     # Output.
 
     async def say(self, text: str | Iterable[str] | AsyncIterable[str], *, final: bool = True) -> str:
         """Sends a text as the turn's answer. Pieces are previewed as they arrive. Returns the whole text."""
-        return await self._speak(self.stream(final=final), text)
+        return await self._write(self.stream(final=final), text)
 
     async def think(self, text: str | Iterable[str] | AsyncIterable[str]) -> str:
         """Sends reasoning."""
-        return await self._speak(self.thinking(), text)
+        return await self._write(self.thinking(), text)
 
-    async def _speak(self, writer: Writer, text: str | Iterable[str] | AsyncIterable[str]) -> str:
+    async def _write(self, writer: Writer, text: str | Iterable[str] | AsyncIterable[str]) -> str:
         async with writer:
             if isinstance(text, str):
                 await writer.write(text)
@@ -177,16 +177,16 @@ class Turn:
                        content: bytes | None = None) -> None:
         """Publishes an artifact: small values as ``data``, files as ``path`` and ``content``."""
         step = self._step()
-        if self._did(step):
+        if self._is_stored(step):
             return
         body: dict[str, Any] = {"type": type}
         if content is not None:
             if not path:
                 raise ValueError("a file needs its path")
             folder = f"?workstream={quote(self.workstream, safe='')}" if self.workstream else ""
-            kept = await self._transport.put(f"/sessions/{quote(self.session, safe='')}/artifacts/{quote(path)}{folder}", content,
+            stored = await self._transport.put(f"/sessions/{quote(self.session, safe='')}/artifacts/{quote(path)}{folder}", content,
                                         media_type or "application/octet-stream")
-            path = str(kept.get("path", path))
+            path = str(stored.get("path", path))
             body["size"] = len(content)
         for name, value in (("title", title), ("data", data), ("path", path), ("media_type", media_type)):
             if value is not None:
@@ -206,12 +206,12 @@ class Turn:
         otherwise it becomes a tool error and raises UnknownOutcome. Functions that are not async run in a thread.
         """
         step = self._step()
-        again = self._did(step)
+        again = self._is_stored(step)
         call_id = f"c{self._bare}-{step}"
         call = {"call_id": call_id, "tool": name, "params": dict(params), **({"repeatable": True} if repeatable else {})}
         began = await self._put(step, "agent.tool_call", call)
         end = f"{step}-end"
-        before = self._said.get(self._key(end))
+        before = self._stored.get(self._key(end))
         if before is not None:
             if before.get("type") == "agent.tool_result":
                 return cast(T, before["payload"].get("result"))
@@ -348,7 +348,7 @@ class Turn:
 
     async def _work(self, op: str, frame: dict[str, Any], step: str | None = None) -> list[WorkstreamStatus]:
         key = self._key(step or self._step())
-        await self._gate()
+        await self._unpaused()
         reply = await self._transport.call(self, lambda: {"op": op, "client_id": key, **frame})
         return cast("list[WorkstreamStatus]", reply.get("workstreams") or [])
 
@@ -358,7 +358,7 @@ class Turn:
     def _bare(self) -> str:
         return self.id.removeprefix("t-")
 
-    async def _gate(self) -> None:
+    async def _unpaused(self) -> None:
         """Waits while the workstream of the turn is paused."""
         while self._paused:
             self._arrived.clear()
@@ -371,18 +371,18 @@ class Turn:
     def _key(self, step: str) -> str:
         return f"{self.id}/{step}"
 
-    def _did(self, step: str) -> bool:
-        return self._key(step) in self._said
+    def _is_stored(self, step: str) -> bool:
+        return self._key(step) in self._stored
 
     async def _put(self, step: str, type: str, payload: dict[str, Any]) -> Event:
         """Appends a payload as a step, once over all attempts."""
         key = self._key(step)
-        known = self._said.get(key)
+        known = self._stored.get(key)
         if known is not None:
             if known.get("type") != type:
                 raise ParleyError("conflict", f"the agent's steps differ from those of an earlier attempt: this step is {type} now and was {known.get('type')} before")
             return known
-        await self._gate()
+        await self._unpaused()
         draft: dict[str, Any] = {"type": type, "payload": payload, "client_id": key}
         if self.workstream:
             draft["workstream_id"] = self.workstream
@@ -391,10 +391,10 @@ class Turn:
         if len(events) != 1:
             raise ParleyError("internal", "the server did not return the event of a step")
         event = cast(Event, events[0])
-        self._said[key] = event
+        self._stored[key] = event
         return event
 
-    def _again(self, given: Assignment) -> None:
+    def _load(self, given: Assignment) -> None:
         """Loads the server's state of the turn, at its start and after each reconnect."""
         self.attempt = given.get("attempt", 1)
         self._paused = bool(given.get("paused"))
@@ -402,7 +402,7 @@ class Turn:
         self._shown = {name: len(b.get("text", "").encode()) for name, b in self._open.items()}
         for e in given.get("events") or []:
             if e.get("client_id") and e.get("actor", {}).get("kind") == "agent":
-                self._said[e["client_id"]] = e
+                self._stored[e["client_id"]] = e
             self._arrive(e)
 
     def _receive(self, e: Event) -> None:
@@ -414,7 +414,7 @@ class Turn:
         sequence = e.get("sequence", 0)
         if e.get("type") not in _ANSWERS and sequence not in self._seen:
             self._seen.add(sequence)
-            self._heard.append(e)
+            self._new_events.append(e)
         self._arrived.set()
 
     def _arrive(self, e: Event) -> None:
@@ -428,7 +428,7 @@ def _over(w: WorkstreamStatus) -> bool:
 
 
 async def within(seconds: float | None, what: Awaitable[T]) -> T:
-    """Like asyncio.wait_for, which before Python 3.12 swallows a cancellation that arrives together with the result."""
+    """Like asyncio.wait_for, which before Python 3.12 drops a cancellation that arrives together with the result."""
     task = asyncio.ensure_future(what)
     try:
         done, _ = await asyncio.wait({task}, timeout=seconds)

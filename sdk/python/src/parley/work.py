@@ -53,7 +53,7 @@ class _Held:
     assigned: bool = True  # the server has assigned the turn on the current connection
     timer: asyncio.TimerHandle | None = None  # the grace period; runs while the turn is not assigned
     lost: bool = False
-    ended: bool = False  # the server says that it has ended
+    ended: bool = False  # the server has reported its end
     reporting: bool = False  # the answer has returned; its end is being reported
 
 
@@ -120,7 +120,7 @@ class _Worker:
                         if frame.get("retry") is False and frame.get("error"):
                             raise error_of(frame)
                         return progress
-                    self._take(frame)
+                    self._receive(frame)
         except InvalidStatus as err:
             raise _refused(err) from err
         except ConnectionClosed as err:
@@ -134,7 +134,7 @@ class _Worker:
                 _log.info("worker %s: connection lost (%s), reconnecting", self._name, err or type(err).__name__)
             return progress
 
-    def _take(self, f: dict[str, Any]) -> None:
+    def _receive(self, f: dict[str, Any]) -> None:
         """Handles one frame of the server."""
         op = f.get("op")
         held = self._turns.get(str(f.get("turn_id", "")))
@@ -161,7 +161,7 @@ class _Worker:
         """Starts a turn, or continues one that the worker holds."""
         held = self._turns.get(a["turn_id"])
         if held:
-            held.turn._again(a)
+            held.turn._load(a)
             held.assigned = True
             if held.timer:
                 held.timer.cancel()
@@ -180,12 +180,12 @@ class _Worker:
             await self._answer(turn)
         except asyncio.CancelledError:
             if not turn.stopped or self._leaving:
-                self._forget(held)  # lost, or the worker ends: another worker continues the turn
+                self._remove(held)  # lost, or the worker ends: another worker continues the turn
                 return
         except Exception as err:
             _log.warning("worker %s: a turn failed", self._name, exc_info=err)
             if held.lost:
-                self._forget(held)
+                self._remove(held)
                 return
             if not turn.stopped:
                 end = {"op": "fail", "error": str(err) or type(err).__name__}
@@ -202,9 +202,9 @@ class _Worker:
                 await asyncio.wait([last], timeout=2)
         finally:
             last.cancel()
-            self._forget(held)
+            self._remove(held)
 
-    def _forget(self, held: _Held) -> None:
+    def _remove(self, held: _Held) -> None:
         if held.timer:
             held.timer.cancel()
         self._turns.pop(held.turn.id, None)

@@ -79,8 +79,8 @@ class Writer:
         self._block = self._base()
         self._data = bytearray()
         self._json = 0
-        self._done = t._did(self._name)
-        if t._did(f"close-{self._block}"):
+        self._done = t._is_stored(self._name)
+        if t._is_stored(f"close-{self._block}"):
             # An earlier attempt abandoned the block and may have opened another.
             left = [name for name in t._open if name.startswith(f"{self._block}-a")]
             self._block = left[-1] if left else f"{self._block}-a{t.attempt}"
