@@ -117,6 +117,12 @@ func TestClientIDs(t *testing.T) {
 	if err != nil || other[0].Seq == first[0].Seq {
 		t.Fatalf("a key belongs to its actor: %v %v", other, err)
 	}
+	if e, err := w.Sent(ctx, bob, id, "k1"); err != nil || e == nil || e.Seq != other[0].Seq {
+		t.Fatalf("Sent finds %v: %v", e, err)
+	}
+	if e, err := w.Sent(ctx, bob, id, "k2"); e != nil || err != nil {
+		t.Fatalf("Sent finds %v for an unused key: %v", e, err)
+	}
 	// Drafts repeated from an earlier call and within one call.
 	evs, err := one(ann, msg("b", "k2"), msg("a", "k1"), msg("c", "k3"), msg("b", "k2"))
 	if err != nil {

@@ -50,6 +50,20 @@ func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return s.log.Get(ctx, sess.ID, seq)
 }
 
+// Sent returns the event that the caller has stored with a client id, or nil.
+func (s *Sessions) Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error) {
+	sess, err := s.visible(ctx, c, id)
+	if err != nil || clientID == "" {
+		return nil, err
+	}
+	key, ok, err := s.log.ByClientID(ctx, sess.ID, c.Actor.Key(), clientID)
+	if err != nil || !ok {
+		return nil, err
+	}
+	e, err := s.event(ctx, sess.ID, key.Seq)
+	return &e, err
+}
+
 // Ends returns the end positions of the pieces of a finished block.
 func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error) {
 	sess, err := s.visible(ctx, c, id)
