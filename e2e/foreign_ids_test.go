@@ -51,7 +51,7 @@ func createOwned(t *testing.T, p *process) owned {
 	post := func(path, body string) string {
 		return p.must(call{method: "POST", path: path, body: body, token: alice})
 	}
-	o := owned{"workflow": "hers", "id": "hers", "path": "a.txt", "seq": "1", "name": "UserInput", "query/name": "PendingQuestions"}
+	o := owned{"workflow": "hers", "id": "hers", "path": "a.txt", "seq": "1", "name": "UserInput", "query/name": "PendingQuestions", "agentname": "demo", "thread": "hers"}
 	post("/parley/v1/sessions/hers/workstreams", `{"id":"w1","instruction":"/sleep 600","deadline":1800}`)
 	o["workstream"], o["child"] = "w1", "hers~w1"
 	waitFor(t, func() bool {
@@ -101,7 +101,7 @@ func (o owned) unused() owned {
 	}
 	for k := range none {
 		switch k {
-		case "path", "name", "query/name", "seq", "workstream", "slug", "label":
+		case "path", "name", "query/name", "seq", "workstream", "slug", "label", "agentname":
 		case "files/path":
 			none[k] = "agents/nope/a.txt"
 		case "child":

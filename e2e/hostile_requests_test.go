@@ -21,7 +21,7 @@ import (
 // sampleIDs has well-formed values for path parameters; they name the session s.
 var sampleIDs = owned{
 	"id": "s", "workflow": "s", "path": "a.txt", "seq": "1", "name": "UserInput", "query/name": "AgentPlan", "workstream": "w", "child": "s~w", "request_id": "p", "ask": "s~p",
-	"agent": "agent-1", "conversation": "s", "message": "message-1", "run": "run-1", "step": "step-1", "label": "human", "interaction": "i", "slug": "default", "grant": "e-1", "share": "x", "link": "l",
+	"agent": "agent-1", "conversation": "s", "message": "message-1", "run": "run-1", "step": "step-1", "label": "human", "interaction": "i", "slug": "default", "grant": "e-1", "share": "x", "link": "l", "agentname": "demo", "thread": "s",
 }
 
 // writingCalls returns a valid request for each route that changes something.

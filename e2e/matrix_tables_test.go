@@ -80,6 +80,7 @@ var (
 	talk    = request{body: `{"messages":[{"role":"user","content":"intruder"}]}`, header: inHers}
 	message = request{body: `{"input_message":"intruder"}`, header: inHers}
 	listing = request{body: `{}`}
+	thread  = `{"threadId":"hers","runId":"r","messages":[{"id":"m","role":"user","content":"intruder"}],"tools":[],"context":[]}`
 )
 
 // sent has a request for alice's data for each route without a parameter, by pattern.
@@ -89,6 +90,10 @@ var sent = map[string]request{
 	"POST /parley/v1/import":   {body: "{}\n"},
 	"GET /parley/v1/audit":     {query: "?session=hers"},
 	"POST /parley/v1/image":    {body: `{"url":"http://127.0.0.1:1/secret.png"}`},
+
+	"POST /ag-ui/{agentname}": {body: thread}, "GET /ag-ui/{agentname}": {query: "?threadId=hers"},
+	"POST /api/copilotkit/agent/{agentname}/run": {body: thread}, "POST /api/copilotkit/agent/{agentname}/connect": {body: thread},
+	"POST /api/copilotkit": {body: `{"method":"agent/connect","params":{"agentId":"demo"},"body":` + thread + `}`},
 
 	"POST /chat": talk, "POST /chat/stream": talk, "POST /v1/chat": talk, "POST /v1/chat/stream": talk, "POST /v1/chat/completions": talk,
 	"POST /generate": message, "POST /generate/stream": message, "POST /generate/full": message,

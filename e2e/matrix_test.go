@@ -232,7 +232,7 @@ func formProblem(dialect, body string) string {
 		ok = json.Unmarshal(e.Error, &in) == nil && in.Code != "" && in.Message != ""
 	case "letta":
 		ok = len(e.Detail) > 0
-	case "vertesia":
+	case "vertesia", "agui":
 		ok = e.Message != "" && len(e.Error) > 0
 	case "nemo": // clients of OpenAI read error
 		ok = len(e.Detail) > 0 || len(e.Error) > 0
@@ -262,7 +262,7 @@ func exampleOf(t *testing.T, hers owned, r wire.Route) example {
 	known := tablePattern(r.Pattern)
 	method, path, hasMethod := strings.Cut(strings.TrimSuffix(r.Pattern, "{$}"), " ")
 	fills := strings.NewReplacer("{path...}", "a.txt", "{rest...}", "x", "{file}", "x", "{name}", "other", "{agent}", hers["agent"], "{message}", hers["message"],
-		"{slug}", "default", "{link}", "guessed", "{session}", "hers", "{id}", "hers")
+		"{agentname}", "demo", "{slug}", "default", "{link}", "guessed", "{session}", "hers", "{id}", "hers")
 	switch {
 	case r.Refused, !hasMethod:
 		if !hasMethod {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/internal/dialect/agui"
 	"github.com/parley-hq/parley/internal/dialect/letta"
 	"github.com/parley-hq/parley/internal/dialect/native"
 	"github.com/parley-hq/parley/internal/dialect/nemo"
@@ -31,7 +32,7 @@ func dialectRoutes(t *testing.T) (routes []wire.Route) {
 		t.Fatal(err)
 	}
 	for _, list := range [][]wire.Route{
-		native.New(native.Options{}).Routes(), nemo.New(nemo.Options{}).Routes(), vertesia.New(vertesia.Options{}).Routes(), letta.New(letta.Options{}).Routes(), bus.Routes(), grant.New(grant.Options{}).Routes(),
+		native.New(native.Options{}).Routes(), nemo.New(nemo.Options{}).Routes(), vertesia.New(vertesia.Options{}).Routes(), letta.New(letta.Options{}).Routes(), agui.New(agui.Options{}).Routes(), bus.Routes(), grant.New(grant.Options{}).Routes(),
 	} {
 		routes = append(routes, list...)
 	}
@@ -41,20 +42,24 @@ func dialectRoutes(t *testing.T) (routes []wire.Route) {
 // unowned has the routes whose path parameters name nothing that a user owns, with
 // the reason. Every other route with a parameter is tested as a stranger.
 var unowned = map[string]string{
-	"GET /parley/v1/agents/{name}/work":           "an agent's name belongs to the workspace; needs the scope agent",
-	"POST /static/{path...}":                      "the caller's own files",
-	"PUT /static/{path...}":                       "the caller's own files",
-	"GET /static/{path...}":                       "the caller's own files",
-	"DELETE /static/{path...}":                    "the caller's own files",
-	"POST /api/v1/workflows/execute/{name}":       "starts a run",
-	"GET /api/v1/signed/{path...}":                "the address is signed; see TestSignedURLIsLimited",
-	"PUT /api/v1/signed/{path...}":                "the address is signed; see TestSignedURLIsLimited",
-	"PATCH /v1/agents/{agent}/messages/{message}": "refused for every caller",
-	"GET /api/workspaces/{slug}/grants":           "lists only the caller's; see TestForeignIDsInQueryHeaderAndBody",
-	"POST /api/workspaces/{slug}/grants":          "creates one of the caller's own; see TestForeignIDsInQueryHeaderAndBody",
-	"POST /api/workspaces/{slug}/grants/check":    "names its session in the body; see TestForeignIDsInQueryHeaderAndBody",
-	"GET /api/shares/{slug}/{link}":               "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
-	"GET /api/shares/{slug}/{link}/{path...}":     "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
+	"POST /api/copilotkit/agent/{agentname}/run":     "an agent's name belongs to the workspace; the thread is in the body",
+	"POST /api/copilotkit/agent/{agentname}/connect": "an agent's name belongs to the workspace; the thread is in the body",
+	"GET /parley/v1/agents/{name}/work":              "an agent's name belongs to the workspace; needs the scope agent",
+	"POST /ag-ui/{agentname}":                        "an agent's name belongs to the workspace; the thread is in the body",
+	"GET /ag-ui/{agentname}":                         "an agent's name belongs to the workspace; the thread is in the query",
+	"POST /static/{path...}":                         "the caller's own files",
+	"PUT /static/{path...}":                          "the caller's own files",
+	"GET /static/{path...}":                          "the caller's own files",
+	"DELETE /static/{path...}":                       "the caller's own files",
+	"POST /api/v1/workflows/execute/{name}":          "starts a run",
+	"GET /api/v1/signed/{path...}":                   "the address is signed; see TestSignedURLIsLimited",
+	"PUT /api/v1/signed/{path...}":                   "the address is signed; see TestSignedURLIsLimited",
+	"PATCH /v1/agents/{agent}/messages/{message}":    "refused for every caller",
+	"GET /api/workspaces/{slug}/grants":              "lists only the caller's; see TestForeignIDsInQueryHeaderAndBody",
+	"POST /api/workspaces/{slug}/grants":             "creates one of the caller's own; see TestForeignIDsInQueryHeaderAndBody",
+	"POST /api/workspaces/{slug}/grants/check":       "names its session in the body; see TestForeignIDsInQueryHeaderAndBody",
+	"GET /api/shares/{slug}/{link}":                  "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
+	"GET /api/shares/{slug}/{link}/{path...}":        "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
 }
 
 // bodies has a valid body for each route that needs one, by pattern.
@@ -92,6 +97,8 @@ var bodies = map[string]string{
 	"POST /api/v1/workflows/runs/{workflow}/{id}/actions/terminate": `{"reason":"intruder"}`,
 	"POST /api/v1/workflows/runs/{workflow}/{id}/actions/cancel":    `{"reason":"intruder"}`,
 	"POST /api/v1/pending-asks/{ask}/resolve":                       `{"response":"intruder"}`,
+
+	"POST /api/copilotkit/agent/{agentname}/stop/{thread}": `{}`,
 
 	"PATCH /v1/agents/{agent}":                            `{"description":"intruder"}`,
 	"POST /v1/agents/{agent}/recompile":                   `{}`,

@@ -53,6 +53,8 @@ func TestViewerChangesNothing(t *testing.T) {
 			want = http.StatusNotFound // only their owner sees them
 		}
 		switch known {
+		case "POST /api/copilotkit/agent/{agentname}/stop/{thread}":
+			want = http.StatusNotFound // she has not accepted the session
 		case "POST /api/v1/agents/{id}/restart":
 			want = http.StatusOK // the run has not ended, so nothing happens
 		case "POST /v1/agents/{agent}/messages/cancel", "POST /v1/conversations/{conversation}/cancel":

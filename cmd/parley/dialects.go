@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialect/agui"
 	"github.com/parley-hq/parley/internal/dialect/letta"
 	"github.com/parley-hq/parley/internal/dialect/native"
 	"github.com/parley-hq/parley/internal/dialect/nemo"
@@ -22,6 +23,7 @@ var dialects = []dialect{
 	{"x1", (*parley).openX1},
 	{"vertesia", (*parley).openVertesia},
 	{"letta", (*parley).openLetta},
+	{"agui", (*parley).openAGUI},
 }
 
 // dialect is the name of a wire protocol and its constructor. The constructor is called once, when all other parts of
@@ -88,6 +90,14 @@ func (p *parley) openLetta() (endpoint, error) {
 	})
 	p.sessions.Observe(session.Observer{Erased: d.Erased})
 	return endpoint{routes: d.Routes(), as: d.As, run: d.Run}, nil
+}
+
+func (p *parley) openAGUI() (endpoint, error) {
+	d := agui.New(agui.Options{
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: p.conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
+		Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	})
+	return endpoint{routes: d.Routes(), as: d.As}, nil
 }
 
 // messages lists a session in the form in which a model receives it, for the native dialect.

@@ -1,0 +1,330 @@
+package agui
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
+	"github.com/parley-hq/parley/internal/turnlog"
+)
+
+// runtimeInfo describes the server to CopilotKit.
+type runtimeInfo struct {
+	Version    string               `json:"version"`
+	Agents     map[string]agentInfo `json:"agents"`
+	Mode       string               `json:"mode"`
+	Transcribe bool                 `json:"audioFileTranscriptionEnabled"`
+	Threads    struct {
+		List      bool `json:"list"`
+		Inspect   bool `json:"inspect"`
+		Mutations bool `json:"mutations"`
+		Realtime  bool `json:"realtimeMetadata"`
+	} `json:"threadEndpoints"`
+}
+
+type agentInfo struct {
+	Name         string         `json:"name"`
+	Description  string         `json:"description"`
+	Class        string         `json:"className"`
+	Capabilities map[string]any `json:"capabilities,omitempty"`
+}
+
+// capabilities says what agents of this server can do, in the words of AG-UI.
+func capabilities(name string) map[string]any {
+	return map[string]any{
+		"identity":       map[string]any{"name": name, "type": "parley"},
+		"transport":      map[string]any{"streaming": true, "resumable": true},
+		"tools":          map[string]any{"supported": true, "clientProvided": true},
+		"multiAgent":     map[string]any{"supported": true},
+		"humanInTheLoop": map[string]any{"supported": true, "approvals": true, "interrupts": true, "approveWithEdits": true},
+	}
+}
+
+// info lists the agents. CopilotKit asks for one that is called default unless a page names another.
+func (d *Dialect) info(_ *http.Request, c chat.Caller) (any, error) {
+	out := runtimeInfo{Version: d.opt.Version, Agents: map[string]agentInfo{}, Mode: "sse"}
+	out.Threads.List, out.Threads.Inspect = true, true
+	names := d.opt.Agents(c.In())
+	for _, name := range append(names, "default") {
+		if _, known := out.Agents[name]; !known {
+			out.Agents[name] = agentInfo{Name: name, Class: "HttpAgent", Capabilities: capabilities(name)}
+		}
+	}
+	return out, nil
+}
+
+// stop asks the running turn of a thread to end.
+func (d *Dialect) stop(r *http.Request, c chat.Caller) (any, error) {
+	b, err := d.http.Body(r)
+	if err != nil {
+		return nil, err
+	}
+	return d.stopThread(r, c, r.PathValue("agentname"), r.PathValue("thread"), b)
+}
+
+func (d *Dialect) stopThread(r *http.Request, c chat.Caller, agent, thread string, body []byte) (any, error) {
+	var in map[string]json.RawMessage
+	if len(body) > 0 {
+		if err := edge.Decode(body, &in); err != nil {
+			return nil, err
+		}
+	}
+	var runID string
+	for key, value := range in {
+		if key != "runId" || json.Unmarshal(value, &runID) != nil {
+			return nil, chat.Errorf(chat.Invalid, "the body of a stop is {} or {runId}; %q is not known", text.Clip(key, 40))
+		}
+	}
+	if _, err := d.agentName(c, agent); err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	sess, err := d.opt.Sessions.Own(ctx, c, thread)
+	if err != nil {
+		return nil, err
+	}
+	if runID != "" {
+		st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+		if err != nil {
+			return nil, err
+		}
+		turn := st.Line(mainLine).Turn
+		e, err := d.runIn(ctx, c, sess.ID, runID)
+		if err != nil {
+			return nil, err
+		}
+		// A message before the turn's own belongs to an earlier run, one after it waits behind the turn.
+		_, message := bodyOf(e).(chat.UserMessage)
+		if turn == nil || e == nil && runID != string(turn.ID) || message && e.Seq != turn.Trigger || e != nil && !message && e.Seq < turn.Seq {
+			return map[string]bool{"stopped": false}, nil
+		}
+	}
+	res, err := d.opt.Sessions.Stop(ctx, c, sess.ID, mainLine, "stopped in the page")
+	if err != nil {
+		return nil, err
+	}
+	return map[string]bool{"stopped": res.Stopped}, nil
+}
+
+func bodyOf(e *chat.Event) chat.Body {
+	if e == nil {
+		return nil
+	}
+	return e.Body
+}
+
+// single is CopilotKit's form of all requests through one route.
+func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	b, err := d.http.Body(r)
+	if err != nil {
+		return err
+	}
+	var in struct {
+		Method string `json:"method"`
+		Params struct {
+			Agent  string `json:"agentId"`
+			Thread string `json:"threadId"`
+		} `json:"params"`
+		Body json.RawMessage `json:"body"`
+	}
+	if err := edge.Decode(b, &in); err != nil {
+		return err
+	}
+	var out any
+	switch in.Method {
+	case "info":
+		out, err = d.info(r, c)
+	case "agent/run":
+		return d.run(w, r, c, in.Params.Agent, in.Body)
+	case "agent/connect":
+		return d.connect(w, r, c, in.Params.Agent, in.Body)
+	case "agent/stop":
+		out, err = d.stopThread(r, c, in.Params.Agent, in.Params.Thread, in.Body)
+	default:
+		return chat.Errorf(chat.NotFound, "the method %q is not offered here", text.Clip(in.Method, 80))
+	}
+	if err == nil {
+		d.http.Send(w, r, http.StatusOK, out)
+	}
+	return err
+}
+
+// threadEntry is a thread in CopilotKit's list.
+type threadEntry struct {
+	ID       string    `json:"id"`
+	Agent    string    `json:"agentId"`
+	Name     string    `json:"name"`
+	Archived bool      `json:"archived"`
+	Created  time.Time `json:"createdAt"`
+	Updated  time.Time `json:"updatedAt"`
+	LastRun  time.Time `json:"lastRunAt"`
+	Org      string    `json:"organizationId"`
+	Owner    string    `json:"createdById"`
+}
+
+// threads lists the caller's sessions with an agent, the most recently active first.
+func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
+	q := edge.NewQuery(r)
+	f := chat.Filter{Limit: q.Limit(50, 200), Cursor: q.Text("cursor")}
+	agent := q.Text("agentId")
+	q.Bool("includeArchived", false) // no session is archived
+	if q.Err != nil {
+		return nil, q.Err
+	}
+	if agent != "" {
+		var err error
+		if f.Agent, err = d.agentName(c, agent); err != nil {
+			return nil, err
+		}
+	}
+	page, err := d.opt.Sessions.List(r.Context(), c, f)
+	if err != nil {
+		return nil, err
+	}
+	list := []threadEntry{}
+	for i := range page.Sessions {
+		s := &page.Sessions[i]
+		list = append(list, threadEntry{
+			ID: threadOf(s), Agent: cmp.Or(agent, s.Agent), Name: s.Title, Created: s.CreatedAt.Time(), Updated: s.UpdatedAt.Time(), LastRun: s.UpdatedAt.Time(),
+			Org: s.Workspace, Owner: s.Owner.ID,
+		})
+	}
+	next := &page.Next
+	if page.Next == "" {
+		next = nil
+	}
+	return map[string]any{"threads": list, "nextCursor": next}, nil
+}
+
+// threadMetadata is stored with a session: the client's id of it, which may not be the session's.
+func threadMetadata(thread string) json.RawMessage {
+	if chat.SessionID(thread).Validate() == nil {
+		return nil
+	}
+	return object(map[string]any{"agui": map[string]string{"thread": thread}})
+}
+
+// threadOf is the id by which the owner's clients know a session.
+func threadOf(s *chat.Session) string {
+	var m struct {
+		Own struct {
+			Thread string `json:"thread"`
+		} `json:"agui"`
+	}
+	if len(s.Metadata) > 0 && json.Unmarshal(s.Metadata, &m) == nil && m.Own.Thread != "" {
+		return m.Own.Thread
+	}
+	return string(s.ID)
+}
+
+// threadMessages lists the messages of a thread in the form of AG-UI.
+func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
+	sess, err := d.opt.Sessions.Own(r.Context(), c, r.PathValue("thread"))
+	if err != nil {
+		return nil, err
+	}
+	list := []message{}
+	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Workstream: &mainLine}) {
+		if err != nil {
+			return nil, err
+		}
+		if m, ok := messageOf(&e); ok {
+			list = append(list, m)
+		}
+	}
+	return map[string]any{"messages": list}, nil
+}
+
+// messageOf is an event as a message.
+func messageOf(e *chat.Event) (m message, ok bool) {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		return userMessage(e), true
+	case chat.AgentText:
+		return message{ID: messageIDOf("", b.Block, e), Role: "assistant", Content: quote(b.Text)}, b.Text != ""
+	case chat.AgentThinking:
+		return message{ID: messageIDOf("", b.Block, e), Role: "reasoning", Content: quote(b.Text)}, b.Text != ""
+	case chat.AgentToolCall:
+		one := toolCall{ID: cmp.Or(b.CallID, string(e.ID)), Type: "function"}
+		one.Function.Name, one.Function.Arguments = b.Tool, string(orEmpty(b.Params))
+		return message{ID: string(e.ID), Role: "assistant", Calls: []toolCall{one}}, true
+	case chat.AgentToolResult:
+		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(resultText(b.Result))}, b.CallID != ""
+	case chat.AgentToolError:
+		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(b.Error), Error: b.Error}, b.CallID != ""
+	}
+	return m, false
+}
+
+// maxThreadEvents bounds the frames that the inspector gets.
+const maxThreadEvents = 5000
+
+// threadEvents lists the newest frames of a thread.
+func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
+	thread := r.PathValue("thread")
+	sess, err := d.opt.Sessions.Own(r.Context(), c, thread)
+	if err != nil {
+		return nil, err
+	}
+	enc := newEncoder(form{}, thread)
+	enc.whole = true
+	list := []json.RawMessage{}
+	for batch, err := range turnlog.Follow(r.Context(), d.opt.Sessions, c, sess.ID, 0, 0) {
+		if err != nil {
+			return nil, err
+		}
+		for i := range batch.Entries {
+			s, err := stepOf(&batch.Entries[i])
+			if err != nil {
+				return nil, err
+			}
+			for _, f := range enc.take(s) {
+				list = append(list, f.data)
+			}
+		}
+		if extra := len(list) - maxThreadEvents; extra > 0 {
+			list = list[extra:]
+		}
+		if batch.Live {
+			break
+		}
+	}
+	return map[string]any{"events": list}, nil
+}
+
+// threadState is the state that the page sent last.
+func (d *Dialect) threadState(r *http.Request, c chat.Caller) (any, error) {
+	sess, err := d.opt.Sessions.Own(r.Context(), c, r.PathValue("thread"))
+	if err != nil {
+		return nil, err
+	}
+	state := emptyObject
+	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentSent, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
+		if err != nil {
+			return nil, err
+		}
+		if s := stateOf(&e); s != nil {
+			state = s
+			break
+		}
+	}
+	return map[string]any{"state": state}, nil
+}
+
+// stateOf is the state that an event has, nil when it has none.
+func stateOf(e *chat.Event) json.RawMessage {
+	if b, ok := e.Body.(chat.Unknown); ok {
+		var r struct {
+			State json.RawMessage `json:"state"`
+		}
+		if b.Name != "remote.round" || json.Unmarshal(b.Payload, &r) != nil || string(r.State) == "null" {
+			return nil
+		}
+		return r.State
+	}
+	return storedOf(e).State
+}

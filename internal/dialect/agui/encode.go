@@ -1,0 +1,428 @@
+package agui
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// form is what differs between clients.
+type form struct {
+	v1       bool // AG-UI 1.0; otherwise 0.0.x
+	tanstack bool // interrupts carry what TanStack's client needs to answer them
+}
+
+// frame is an event of a run, as JSON.
+type frame struct {
+	run   chat.Seq // the event that begins the run
+	n     int      // the number of the frame in the run; 0 for frames that are not part of the log
+	start bool     // it is RUN_STARTED
+	end   bool     // it is the last frame of the run
+	data  []byte
+}
+
+// id is what a client resumes after.
+func (f *frame) id() string {
+	if f.n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(uint64(f.run), 10) + "." + strconv.Itoa(f.n)
+}
+
+// step is one entry of a session's log.
+type step struct {
+	at    chat.At
+	event *chat.Event   // nil for a piece
+	piece *chat.Preview // nil for an event
+}
+
+// stepOf copies an entry, which is valid only until the next batch.
+func stepOf(e *chat.Entry) (step, error) {
+	if e.Piece != nil {
+		p := *e.Piece
+		return step{at: e.At, piece: &p}, nil
+	}
+	ev, err := chat.Fact{Seq: e.Fact.Seq, JSON: slices.Clone(e.Fact.JSON)}.Event()
+	return step{at: e.At, event: &ev}, err
+}
+
+// encoder folds the entries of a session into the frames of its runs. It does no I/O. The frames depend only on the entries, so
+// every reader of a run gets the same ones.
+type encoder struct {
+	form   form
+	thread string
+	whole  bool // the entries begin with the session; what happens outside of turns is shown too
+
+	messages map[chat.Seq]*chat.Event // user messages that no turn has taken up
+	work     map[string]*subagent     // workstreams that were launched
+	prompts  []*chat.Prompt           // open ones
+	blocks   map[string]*block        // open ones
+	calls    map[string]*call         // calls that were shown, by their id
+	turn     chat.TurnID              // the running turn of the main line
+
+	run     *run     // nil between runs
+	last    string   // the id of the last run
+	waiting []string // the prompts that the last run ended with and that are still open
+	held    []step   // what happened since the last run ended, while it waits
+	out     []frame
+	at      chat.At
+}
+
+// run is the run that is being shown.
+type run struct {
+	seq       chat.Seq // of the event that begins it
+	id        string
+	n         int
+	subagents map[string]bool // that were started in it; true while open
+	usage     []tokens
+}
+
+type subagent struct {
+	name, task, parent string
+}
+
+type block struct {
+	id       string // of the message
+	line     string
+	thinking bool
+	sent     int  // bytes that were shown
+	open     bool // in this run
+}
+
+type call struct {
+	line     string
+	answered bool
+}
+
+func newEncoder(f form, thread string) *encoder {
+	return &encoder{
+		form: f, thread: thread, messages: map[chat.Seq]*chat.Event{}, work: map[string]*subagent{}, blocks: map[string]*block{}, calls: map[string]*call{},
+	}
+}
+
+// take returns the frames that an entry adds.
+func (x *encoder) take(s step) []frame {
+	x.out = nil
+	x.step(s)
+	return x.out
+}
+
+func (x *encoder) step(s step) {
+	if len(x.waiting) == 0 || !x.hold(s) {
+		x.apply(s)
+	}
+}
+
+// hold keeps an entry for the next run while the last one waits for answers. It returns false for the event that begins the next run.
+func (x *encoder) hold(s step) bool {
+	if s.event != nil {
+		if _, ok := s.event.Body.(chat.TurnStarted); ok && s.event.Workstream == "" {
+			x.resume()
+			return false
+		}
+		if id := chat.AnswerOf(s.event.Body); id != "" && slices.Contains(x.waiting, id) {
+			if x.waiting = slices.DeleteFunc(x.waiting, func(w string) bool { return w == id }); len(x.waiting) > 0 {
+				x.apply(s)
+				return true
+			}
+			x.begin(s.event.Seq, x.continuedID(s.event), nil)
+			x.apply(s)
+			x.flush()
+			return true
+		}
+	}
+	x.held = append(x.held, s)
+	return true
+}
+
+// resume shows what is held when a turn starts while prompts of workstreams are still open.
+func (x *encoder) resume() {
+	x.waiting = nil
+	if i := slices.IndexFunc(x.held, func(h step) bool { return h.event != nil }); i >= 0 {
+		e := x.held[i].event
+		x.at = x.held[i].at
+		x.begin(e.Seq, x.continuedID(e), nil)
+	}
+	x.flush()
+	x.held, x.waiting = nil, nil
+	if x.run != nil {
+		x.finish(&outcome{Type: "success"})
+	}
+}
+
+// flush applies what is held. It ends the run again when the turn is over.
+func (x *encoder) flush() {
+	held := x.held
+	x.held = nil
+	for _, h := range held {
+		x.step(h)
+	}
+	if x.run != nil && x.turn == "" {
+		x.end()
+	}
+}
+
+// note records what later runs need of an event before the turn that is shown.
+func (x *encoder) note(e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		x.messages[e.Seq] = e
+	case chat.WorkstreamLaunched:
+		x.work[b.ID] = &subagent{name: b.Name, task: b.Task, parent: e.Workstream}
+	}
+	if p, ok := chat.AsPrompt(e); ok && (p.Approval == nil || !p.Approval.Settled) {
+		x.prompts = append(x.prompts, &p)
+	} else if id := chat.AnswerOf(e.Body); id != "" {
+		x.prompts = slices.DeleteFunc(x.prompts, func(p *chat.Prompt) bool { return p.RequestID == id })
+	}
+}
+
+func (x *encoder) apply(s step) {
+	x.at = s.at
+	if s.piece != nil {
+		x.piece(s.piece)
+		return
+	}
+	e := s.event
+	if x.run == nil && x.whole && x.turn == "" && len(x.waiting) == 0 && e.Workstream == "" && standsAlone(e.Body) {
+		x.begin(e.Seq, "event-"+strconv.FormatUint(uint64(e.Seq), 10), nil)
+		x.show(e)
+		x.finish(&outcome{Type: "success"})
+		return
+	}
+	switch b := e.Body.(type) {
+	case chat.UserMessageWithdrawn:
+		delete(x.messages, b.Sequence)
+	case chat.TurnStarted:
+		if e.Workstream != "" {
+			return
+		}
+		if x.run != nil {
+			x.finish(&outcome{Type: "success"})
+		}
+		x.turn = b.TurnID
+		trigger := x.messages[b.Trigger]
+		delete(x.messages, b.Trigger)
+		x.begin(e.Seq, runID(b.TurnID, trigger), trigger)
+	case chat.TurnCompleted:
+		if e.Workstream != "" {
+			return
+		}
+		if x.turn = ""; x.run != nil {
+			x.complete(b)
+		}
+	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		x.ask(e)
+	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
+		x.answered(e)
+	default:
+		x.note(e)
+		x.show(e)
+	}
+}
+
+// standsAlone reports whether an event outside of turns is shown as a run of its own.
+func standsAlone(b chat.Body) bool {
+	switch b := b.(type) {
+	case chat.AgentText:
+		return b.Text != ""
+	case chat.AgentArtifact:
+		return true
+	}
+	return false
+}
+
+// runID is the id of the run that answers a message: the sender's, if it came through this dialect.
+func runID(turn chat.TurnID, trigger *chat.Event) string {
+	if trigger != nil {
+		if id := storedOf(trigger).Run; id != "" {
+			return id
+		}
+	}
+	return string(turn)
+}
+
+// continuedID is the id of a run that an event other than turn.started begins.
+func (x *encoder) continuedID(e *chat.Event) string {
+	if id := runOfAnswer(e); id != "" {
+		return id
+	}
+	return string(x.turn) + "-" + strconv.FormatUint(uint64(e.Seq), 10)
+}
+
+// storedOf is what this dialect has stored with a message.
+func storedOf(e *chat.Event) stored {
+	b, ok := e.Body.(chat.UserMessage)
+	if !ok || e.Via != via || len(b.Context) == 0 {
+		return stored{}
+	}
+	var c struct {
+		Own stored `json:"agui"`
+	}
+	_ = json.Unmarshal(b.Context, &c) // it was written by this dialect; without it the message has another id
+	return c.Own
+}
+
+// begin begins a run.
+func (x *encoder) begin(seq chat.Seq, id string, trigger *chat.Event) {
+	x.run, x.last = &run{seq: seq, id: id, subagents: map[string]bool{}}, id
+	ev := event{Type: "RUN_STARTED", Thread: x.thread, Run: id}
+	if x.form.v1 {
+		ev.Version = "1.0"
+	}
+	if trigger != nil {
+		ev.Input = &runInput{
+			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: []message{userMessage(trigger)}, Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
+		}
+	}
+	x.emit(ev)
+	x.out[len(x.out)-1].start = true
+	if trigger != nil && x.whole {
+		if state := storedOf(trigger).State; state != nil { // pages that send a run have the state
+			x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: state})
+		}
+	}
+}
+
+var emptyObject = json.RawMessage("{}")
+
+// emit adds a frame to the run.
+func (x *encoder) emit(ev event) {
+	ev.Time = int64(x.at) / 1000
+	x.run.n++
+	x.out = append(x.out, frame{run: x.run.seq, n: x.run.n, data: marshal(ev)})
+}
+
+func marshal(ev event) []byte {
+	b, err := json.Marshal(ev)
+	if err != nil { // raw JSON of the log is valid, so this cannot happen; clients ignore the event
+		return []byte(`{"type":"CUSTOM","name":"parley.unreadable","value":{}}`)
+	}
+	return b
+}
+
+// complete ends the run with the end of its turn.
+func (x *encoder) complete(b chat.TurnCompleted) {
+	switch b.Outcome {
+	case chat.Done:
+		x.end()
+	case chat.Stopped:
+		o := &outcome{Type: "cancelled"}
+		if !x.form.v1 {
+			o = nil // fatal to clients before 1.0
+		}
+		x.finish(o)
+	default:
+		x.closeAll(nil)
+		text := b.Error
+		if text == "" {
+			text = "the run ended with the outcome " + string(b.Outcome)
+		}
+		x.emit(event{Type: "RUN_ERROR", Message: text, Code: string(b.Outcome), Usage: x.run.usage})
+		x.out[len(x.out)-1].end = true
+		x.run = nil
+	}
+}
+
+// end ends the run: with the open prompts, or with success.
+func (x *encoder) end() {
+	if len(x.prompts) == 0 {
+		x.finish(&outcome{Type: "success"})
+		return
+	}
+	for _, p := range x.prompts {
+		if p.Workstream != "" {
+			x.open(p.Workstream)
+		}
+		x.waiting = append(x.waiting, p.RequestID)
+	}
+	x.finish(openOutcome(x.prompts, x.form, x.run.id))
+}
+
+// finish ends the run. Nothing may be open then.
+func (x *encoder) finish(o *outcome) {
+	x.closeAll(o)
+	x.emit(event{Type: "RUN_FINISHED", Thread: x.thread, Run: x.run.id, Outcome: o, Usage: x.run.usage})
+	x.out[len(x.out)-1].end = true
+	x.run = nil
+}
+
+// closeAll ends the messages and subagents that are open. Those of workstreams go on in the next run.
+func (x *encoder) closeAll(o *outcome) {
+	for _, key := range sortedKeys(x.blocks) {
+		x.closeBlock(x.blocks[key])
+	}
+	for _, id := range sortedKeys(x.run.subagents) {
+		if !x.run.subagents[id] {
+			continue
+		}
+		x.run.subagents[id] = false
+		s := &outcome{Type: "suspended"}
+		if o != nil {
+			for _, i := range o.Interrupts {
+				if i.Subagent == id {
+					s.Waits = append(s.Waits, i.ID)
+				}
+			}
+		}
+		x.emit(event{Type: "SUBAGENT_FINISHED", Subagent: id, Outcome: s})
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// open starts the subagent of a workstream if that has not happened in this run. It returns the tag for its events.
+func (x *encoder) open(line string) string {
+	if _, started := x.run.subagents[line]; line == "" || started {
+		return line
+	}
+	ev := event{Type: "SUBAGENT_STARTED", Subagent: line, Name: line}
+	x.run.subagents[line] = true // before the parent's, so that no loop of parents is followed
+	if w := x.work[line]; w != nil {
+		if w.name != "" {
+			ev.Name = w.name
+		}
+		ev.About = w.task
+		if w.parent != "" && w.parent != line && x.work[w.parent] != nil && !x.isAncestor(line, w.parent) {
+			ev.Parent = x.open(w.parent)
+		}
+	}
+	x.emit(ev)
+	return line
+}
+
+// isAncestor reports whether line is launched below itself, which only a damaged log has.
+func (x *encoder) isAncestor(line, of string) bool {
+	for range x.work {
+		w := x.work[of]
+		if w == nil || w.parent == "" {
+			return false
+		}
+		if of = w.parent; of == line {
+			return true
+		}
+	}
+	return true
+}
+
+// messageIDOf is the id of a message in a block. Two workstreams may use the same id of a block.
+func messageIDOf(line string, b chat.BlockID, e *chat.Event) string {
+	id := string(b)
+	if id == "" {
+		id = string(e.ID)
+	}
+	if line != "" {
+		id = line + "/" + id
+	}
+	return strings.ToValidUTF8(id, "")
+}

@@ -1,0 +1,341 @@
+package agui
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
+	"github.com/parley-hq/parley/internal/turnlog"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// target is what a stream shows.
+type target struct {
+	caller  chat.Caller
+	session chat.SessionID // "": there is nothing to show but extra
+	thread  string         // the client's id of the session
+	runID   string         // the client's id of the run
+	form    form
+
+	whole   bool        // all runs of the thread
+	message chat.Seq    // the run that answers this message; base is not known yet
+	base    *chat.Event // the turn.started of the turn that the run belongs to
+	from    chat.Seq    // the run begins at or after this event
+	exact   bool        // the run begins with the event from
+	skip    int         // frames of the run that the client has
+	rest    bool        // all runs until the turn ends
+	extra   []event     // shown after the first frame; not part of the log
+}
+
+// stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects. A stream that
+// ends before its run is broken off, because clients take a proper end for success.
+func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) error {
+	err := wire.ServeSSE(w, r, wire.SSEOptions{}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+		if err := s.Write(ctx, wire.AppendSSEComment(nil, "open")); err != nil {
+			return err
+		}
+		err := d.follow(ctx, t, func(frames []frame) error {
+			var buf []byte
+			for i := range frames {
+				buf = wire.AppendSSE(buf, "", frames[i].id(), frames[i].data)
+			}
+			return s.Write(ctx, buf)
+		}, func() error { return s.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
+		if err != nil && ctx.Err() == nil && chat.CodeOf(err) == chat.Internal {
+			d.log.ErrorContext(ctx, "a stream failed", "session", t.session, "err", err)
+		}
+		return err
+	})
+	if errors.Is(err, wire.ErrShutdown) {
+		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
+	}
+	return err
+}
+
+// follow calls show with the frames of a target until it has ended. idle is called in times of silence.
+func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) error, idle func() error) error {
+	if t.session == "" {
+		return show(t.ephemeral(nil))
+	}
+	if t.message != 0 {
+		if err := d.await(ctx, t, idle); err != nil {
+			if chat.CodeOf(err) == chat.Gone && ctx.Err() == nil && t.base == nil {
+				return show([]frame{{data: marshal(event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"})}})
+			}
+			return err
+		}
+	}
+	enc := newEncoder(t.form, t.thread)
+	enc.whole = t.whole
+	var after chat.Seq
+	if !t.whole {
+		if t.base == nil {
+			return show(t.ephemeral(nil))
+		}
+		if err := d.prime(ctx, t, enc); err != nil {
+			return err
+		}
+		after = t.base.Seq - 1
+	}
+	v := &view{target: t}
+	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, t.caller, t.session, after, d.opt.Heartbeat) {
+		if err != nil {
+			return err
+		}
+		if batch.Idle {
+			if err := idle(); err != nil {
+				return err
+			}
+		}
+		var out []frame
+		for i := range batch.Entries {
+			s, err := stepOf(&batch.Entries[i])
+			if err != nil {
+				return err
+			}
+			if out, err = v.add(out, enc.take(s)); err != nil {
+				return err
+			}
+			if v.done {
+				break
+			}
+		}
+		if batch.Live && !v.done {
+			out = v.caughtUp(out, enc)
+		}
+		if len(out) > 0 {
+			if err := show(out); err != nil {
+				return err
+			}
+		}
+		if v.done {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// view selects the frames of a target.
+type view struct {
+	target *target
+	begun  bool
+	done   bool
+}
+
+// add appends the frames that the target shows.
+func (v *view) add(out, frames []frame) ([]frame, error) {
+	t := v.target
+	for _, f := range frames {
+		if v.done || !t.whole && f.run < t.from {
+			continue
+		}
+		if t.exact && f.run != t.from {
+			return out, errNoRun(strconv.FormatUint(uint64(t.from), 10))
+		}
+		if !v.begun && !t.whole && !t.rest {
+			t.from, t.exact = f.run, true // later runs are not shown
+		}
+		v.begun = true
+		if f.run != t.from || f.n > t.skip {
+			out = append(out, f)
+		}
+		if f.start && t.skip == 0 {
+			for _, ev := range t.extra {
+				out = append(out, frame{data: marshal(ev)})
+			}
+			t.extra = nil
+		}
+		if f.end && !t.whole && !t.rest {
+			v.done = true
+		}
+	}
+	return out, nil
+}
+
+// caughtUp ends the view when there is nothing more to wait for.
+func (v *view) caughtUp(out []frame, enc *encoder) []frame {
+	t := v.target
+	if enc.run != nil || len(enc.waiting) == 0 && enc.turn != "" {
+		return out
+	}
+	switch {
+	case t.whole:
+		// Prompts of workstreams that came after the last run are shown in a run that is not part of the log.
+		if len(enc.waiting) == 0 && len(enc.prompts) > 0 {
+			out = append(out, t.ephemeral(openOutcome(enc.prompts, t.form, "open"))...)
+		}
+		v.done = true
+	case len(enc.waiting) > 0 && !v.begun:
+		// The request did not answer all prompts that the last run ended with.
+		var open []*chat.Prompt
+		for _, p := range enc.prompts {
+			if slices.Contains(enc.waiting, p.RequestID) {
+				open = append(open, p)
+			}
+		}
+		out = append(out, t.ephemeral(openOutcome(open, t.form, t.runID))...)
+		v.done = true
+	case !v.begun:
+		out = append(out, t.ephemeral(nil)...)
+		v.done = true
+	default:
+		v.done = t.rest || len(enc.waiting) > 0
+	}
+	return out
+}
+
+// ephemeral is a run that is not part of the log: it says what the thread waits for.
+func (t *target) ephemeral(o *outcome) []frame {
+	if t.whole && o == nil {
+		return nil
+	}
+	id := t.runID
+	if id == "" {
+		id = "open"
+	}
+	start := event{Type: "RUN_STARTED", Thread: t.thread, Run: id}
+	if t.form.v1 {
+		start.Version = "1.0"
+	}
+	if o == nil {
+		o = &outcome{Type: "success"}
+	}
+	for i := range o.Interrupts {
+		o.Interrupts[i].Subagent = "" // no subagent is started in this run
+	}
+	out := []frame{{data: marshal(start)}}
+	for _, ev := range t.extra {
+		out = append(out, frame{data: marshal(ev)})
+	}
+	return append(out, frame{data: marshal(event{Type: "RUN_FINISHED", Thread: t.thread, Run: id, Outcome: o})})
+}
+
+// mainLine selects the events of the main line.
+var mainLine = ""
+
+// await waits until a turn takes up the message, and sets base.
+func (d *Dialect) await(ctx context.Context, t *target, idle func() error) error {
+	for batch, err := range d.opt.Sessions.Watch(ctx, t.caller, t.session, chat.Start{Cursor: &chat.Cursor{Seq: t.message}, Idle: d.opt.Heartbeat}, nil) {
+		if err != nil {
+			return err
+		}
+		if batch.Idle {
+			if err := idle(); err != nil {
+				return err
+			}
+		}
+		for i := range batch.Entries {
+			e := &batch.Entries[i]
+			if e.Piece != nil || e.Label.Workstream != mainLine {
+				continue
+			}
+			switch e.Label.Type {
+			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
+				if err := d.takenUp(ctx, t, e); err != nil || t.base != nil {
+					return err
+				}
+			}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// takenUp sets base when the event starts a turn with the message, or gives the message to a running turn.
+func (d *Dialect) takenUp(ctx context.Context, t *target, entry *chat.Entry) error {
+	e, err := entry.Fact.Event()
+	if err != nil {
+		return err
+	}
+	switch b := e.Body.(type) {
+	case chat.TurnStarted:
+		if b.Trigger == t.message {
+			t.base, t.from = &e, e.Seq
+		}
+	case chat.TurnInput:
+		if slices.Contains(b.Sequences, t.message) {
+			t.base, err = d.turnAt(ctx, t.caller, t.session, e.Seq)
+			if t.base != nil {
+				t.from = t.base.Seq
+				t.rest = true
+			}
+		}
+	case chat.UserMessageWithdrawn:
+		if b.Sequence == t.message {
+			return chat.Errorf(chat.Gone, "the message was withdrawn before the agent read it")
+		}
+	}
+	return err
+}
+
+// turnAt returns the last turn.started of the main line up to an event, nil when there is none.
+func (d *Dialect) turnAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (*chat.Event, error) {
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
+		Before: seq + 1, Desc: true, Limit: 1, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()},
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		return &e, nil
+	}
+	return nil, nil
+}
+
+// primeTypes are the events before a turn that its runs depend on.
+var primeTypes = []string{
+	chat.WorkstreamLaunched{}.Type(), chat.AgentInputRequest{}.Type(), chat.AgentApprovalRequest{}.Type(), chat.AgentPermissionRequest{}.Type(),
+	chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(), chat.PromptClosed{}.Type(),
+}
+
+// prime gives the encoder what it needs of the events before the turn.
+func (d *Dialect) prime(ctx context.Context, t *target, enc *encoder) error {
+	if b, ok := t.base.Body.(chat.TurnStarted); ok && b.Trigger > 0 {
+		fact, err := d.opt.Sessions.Event(ctx, t.caller, t.session, b.Trigger)
+		if err != nil {
+			return err
+		}
+		e, err := fact.Event()
+		if err != nil {
+			return err
+		}
+		enc.note(&e)
+	}
+	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
+	if err != nil || len(st.Workstreams) == 0 { // prompts of the main line end with their turn
+		return err
+	}
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Before: t.base.Seq, Types: primeTypes}) {
+		if err != nil {
+			return err
+		}
+		enc.note(&e)
+	}
+	return nil
+}
+
+// resumeAfter is the target of a client that has the frames of a run up to an id. It never begins a turn.
+func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID, last string, f form) (*target, error) {
+	run, number, ok := strings.Cut(last, ".")
+	seq, err := strconv.ParseUint(run, 10, 64)
+	n, err2 := strconv.Atoi(number)
+	if !ok || err != nil || err2 != nil || seq == 0 || seq > uint64(chat.MaxSeq) || n < 1 {
+		return nil, chat.Errorf(chat.Invalid, "Last-Event-ID %q is not the id of an event of this server", text.Clip(last, 80))
+	}
+	sess, err := d.opt.Sessions.Own(ctx, c, thread)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{caller: c, session: sess.ID, thread: thread, runID: runID, form: f, from: chat.Seq(seq), exact: true, skip: n}
+	if t.base, err = d.turnAt(ctx, c, sess.ID, t.from); err == nil && t.base == nil {
+		err = errNoRun(last)
+	}
+	return t, err
+}
+
+func errNoRun(id string) error {
+	return chat.Errorf(chat.NotFound, "this thread has no run %q", text.Clip(id, 80))
+}

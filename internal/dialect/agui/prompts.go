@@ -1,0 +1,351 @@
+package agui
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// ask ends the run with a prompt.
+func (x *encoder) ask(e *chat.Event) {
+	p, waits := chat.AsPrompt(e)
+	if p.Approval != nil && x.run != nil {
+		for _, c := range p.Approval.Calls {
+			x.call(p.Workstream, c.CallID, c.Tool, c.Params)
+		}
+	}
+	switch {
+	case !waits: // a notification has no answer
+		if x.run != nil {
+			x.custom(e.Workstream, "parley.notification", e.Payload)
+		}
+	case p.Approval != nil && p.Approval.Settled: // its answer follows
+	default:
+		x.prompts = append(x.prompts, &p)
+		if x.run != nil {
+			x.end()
+		}
+	}
+}
+
+// answered removes a prompt that an event closes. Calls that were refused get a result, because no other event says so.
+func (x *encoder) answered(e *chat.Event) {
+	id := chat.AnswerOf(e.Body)
+	x.prompts = slices.DeleteFunc(x.prompts, func(p *chat.Prompt) bool { return p.RequestID == id })
+	if b, ok := e.Body.(chat.UserApprovalResponse); ok && x.run != nil {
+		for _, d := range b.Decisions {
+			if !d.Approve && d.CallID != "" {
+				x.result(e, d.CallID, cmp.Or(d.Reason, "The call was not approved."), map[string]any{"denied": true})
+			}
+		}
+	}
+}
+
+// openOutcome is the outcome of a run that ends with prompts. Calls of client tools are no interrupts: the client runs them and
+// sends the results.
+func openOutcome(prompts []*chat.Prompt, f form, runID string) *outcome {
+	o := &outcome{Type: "interrupt"}
+	var pending []string
+	for _, p := range prompts {
+		if p.Approval != nil {
+			for _, c := range p.Approval.Calls {
+				if c.Client {
+					pending = append(pending, c.CallID)
+				}
+			}
+		}
+		o.Interrupts = append(o.Interrupts, interrupts(p, f, runID)...)
+	}
+	if len(o.Interrupts) > 0 {
+		return o
+	}
+	o = &outcome{Type: "success"}
+	if f.v1 {
+		o.Pending = pending
+	}
+	return o
+}
+
+// interrupts are the questions of a prompt: one for each call of an approval request.
+func interrupts(p *chat.Prompt, f form, runID string) (out []interrupt) {
+	base := interrupt{ID: p.RequestID, Subagent: p.Workstream}
+	if p.Deadline > 0 {
+		base.Expires = p.Deadline.Time().Format(time.RFC3339Nano)
+	}
+	about := map[string]any{"agent": p.Agent}
+	switch {
+	case p.Approval != nil:
+		for _, c := range p.Approval.Calls {
+			if c.Client {
+				continue
+			}
+			one := base
+			one.ID, one.Reason, one.CallID = interruptID(p, c.CallID), "tool_call", c.CallID
+			one.Message = cmp.Or(p.Approval.Text, "Approve the call of "+c.Tool+"?")
+			one.Schema = json.RawMessage(approvalSchema)
+			one.Metadata = map[string]any{"parley": map[string]any{"agent": p.Agent, "tool": c.Tool, "params": orEmpty(c.Params), "risk": c.Risk}}
+			out = append(out, one)
+		}
+	case p.Permission != nil:
+		base.Reason, base.Message = "permission", cmp.Or(p.Permission.Justification, "Permission for "+strings.Join(p.Permission.Scopes, ", ")+"?")
+		base.Schema = permissionSchema(p.Permission)
+		about["scopes"] = p.Permission.Scopes
+		base.Metadata = map[string]any{"parley": about}
+		out = append(out, base)
+	case p.Input != nil:
+		base.Reason, base.Message, base.Schema = "input_required", p.Input.Text, inputSchema(p.Input)
+		about["input_type"] = p.Input.InputType
+		if len(p.Input.Options) > 0 {
+			about["options"] = p.Input.Options
+		}
+		if p.Input.Placeholder != "" {
+			about["placeholder"] = p.Input.Placeholder
+		}
+		if p.Input.URL != "" {
+			about["url"] = p.Input.URL
+		}
+		base.Metadata = map[string]any{"parley": about}
+		out = append(out, base)
+	}
+	if f.tanstack {
+		// TanStack's client answers interrupts without a schema, and needs to know that they are generic.
+		for i := range out {
+			out[i].Metadata["parley"].(map[string]any)["responseSchema"] = out[i].Schema
+			out[i].Schema = nil
+			out[i].Metadata["tanstack:interruptBinding"] = map[string]any{
+				"v": 1, "kind": "generic", "interruptId": out[i].ID, "interruptedRunId": runID, "generation": 1,
+			}
+		}
+	}
+	return out
+}
+
+func orEmpty(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 || string(raw) == "null" {
+		return emptyObject
+	}
+	return raw
+}
+
+// interruptID is the id of the interrupt for one call of an approval request.
+func interruptID(p *chat.Prompt, callID string) string { return p.RequestID + "/" + callID }
+
+const approvalSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"reason":{"type":"string"},"editedArgs":{"type":"object"}},"required":["approved"]}`
+
+// schema is the part of JSON Schema that describes answers.
+type schema struct {
+	Type       string             `json:"type"`
+	Enum       []string           `json:"enum,omitempty"`
+	Items      *schema            `json:"items,omitempty"`
+	Min        int                `json:"minItems,omitempty"`
+	Max        int                `json:"maxItems,omitempty"`
+	Properties map[string]*schema `json:"properties,omitempty"`
+	Required   []string           `json:"required,omitempty"`
+}
+
+func inputSchema(in *chat.AgentInputRequest) json.RawMessage {
+	value := &schema{Type: "string"}
+	for _, o := range in.Options {
+		value.Enum = append(value.Enum, o.Answer())
+	}
+	if in.InputType == chat.InputCheckbox {
+		value = &schema{Type: "array", Items: value, Min: in.Min, Max: in.Max}
+	}
+	s := schema{Type: "object", Properties: map[string]*schema{"value": value}}
+	if in.Required == nil || *in.Required {
+		s.Required = []string{"value"}
+	}
+	b, _ := json.Marshal(s) // texts and numbers only
+	return b
+}
+
+func permissionSchema(p *chat.AgentPermissionRequest) json.RawMessage {
+	b, _ := json.Marshal(schema{Type: "object", Required: []string{"granted"}, Properties: map[string]*schema{
+		"granted":  {Type: "array", Items: &schema{Type: "string", Enum: p.Scopes}},
+		"duration": {Type: "string", Enum: []string{"once", "session", "always"}},
+	}}) // texts only
+	return b
+}
+
+// runMark begins the client_id of an answer. The number of the answer in its request and the id of the run follow.
+const runMark = "agui-run:"
+
+// answerKey is the client_id of the i-th answer of a run, "" when the run's id is too long for one.
+func answerKey(i int, runID string) string {
+	if runID == "" || len(runMark)+len(runID)+8 > chat.MaxClientID {
+		return ""
+	}
+	return runMark + strconv.Itoa(i) + ":" + runID
+}
+
+// runOfAnswer is the id of the run that sent an answer, "" when it came another way.
+func runOfAnswer(e *chat.Event) string {
+	rest, ok := strings.CutPrefix(e.ClientID, runMark)
+	if !ok {
+		return ""
+	}
+	_, id, _ := strings.Cut(rest, ":")
+	return id
+}
+
+// answerTo makes the answer to a prompt from the entries and tool messages of a request. ok is false when some of the prompt's
+// questions have no answer in them.
+func answerTo(p *chat.Prompt, entries map[string]resumeEntry, results map[string]message) (a chat.Answer, ok bool, err error) {
+	switch {
+	case p.Approval != nil:
+		for _, c := range p.Approval.Calls {
+			var d chat.Decision
+			if m, ran := results[c.CallID]; c.Client && ran {
+				d = toolDecision(c.CallID, m)
+			} else if e, given := entries[interruptID(p, c.CallID)]; given && !c.Client {
+				if d, err = approvalDecision(c.CallID, e); err != nil {
+					return a, false, err
+				}
+			} else {
+				return a, false, nil
+			}
+			a.Decisions = append(a.Decisions, d)
+		}
+		return a, true, nil
+	case p.Permission != nil:
+		e, given := entries[p.RequestID]
+		if !given {
+			return a, false, nil
+		}
+		a, err = permissionAnswer(p.Permission.Scopes, e)
+		return a, err == nil, err
+	}
+	e, given := entries[p.RequestID]
+	if !given || e.Status == "cancelled" {
+		return a, given, nil
+	}
+	a, err = inputAnswer(p.Input, e)
+	return a, err == nil, err
+}
+
+// toolDecision is the result of a tool that the client ran.
+func toolDecision(callID string, m message) chat.Decision {
+	d := chat.Decision{CallID: callID, Approve: true}
+	if m.Error != "" {
+		d.Error = m.Error
+	} else {
+		d.Result = quote(contentText(m.Content))
+	}
+	return d
+}
+
+func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
+	d := chat.Decision{CallID: callID}
+	if e.Status == "cancelled" {
+		d.Reason = "The person cancelled the question."
+		return d, nil
+	}
+	var body struct {
+		Approved *bool           `json:"approved"`
+		Approve  *bool           `json:"approve"`
+		Reason   string          `json:"reason"`
+		Edited   json.RawMessage `json:"editedArgs"`
+	}
+	var plain bool
+	switch {
+	case json.Unmarshal(e.Payload, &plain) == nil:
+		d.Approve = plain
+	case json.Unmarshal(e.Payload, &body) == nil && body.Approved != nil:
+		d.Approve = *body.Approved
+	case body.Approve != nil:
+		d.Approve = *body.Approve
+	default:
+		return d, chat.Errorf(chat.Invalid, "resume: the payload for a tool call is {approved, reason?, editedArgs?}")
+	}
+	d.Reason = body.Reason
+	if d.Approve && len(body.Edited) > 0 && string(body.Edited) != "null" {
+		d.Params = body.Edited
+	}
+	return d, nil
+}
+
+func permissionAnswer(asked []string, e resumeEntry) (a chat.Answer, err error) {
+	var body struct {
+		Granted  *[]string `json:"granted"`
+		Denied   []string  `json:"denied"`
+		Duration string    `json:"duration"`
+		Approved *bool     `json:"approved"`
+	}
+	var plain bool
+	var list []string
+	switch {
+	case e.Status == "cancelled":
+	case json.Unmarshal(e.Payload, &plain) == nil:
+		if plain {
+			list = asked
+		}
+	case json.Unmarshal(e.Payload, &list) == nil:
+	case json.Unmarshal(e.Payload, &body) == nil && body.Granted != nil:
+		list = *body.Granted
+	case body.Approved != nil:
+		if *body.Approved {
+			list = asked
+		}
+	default:
+		return a, chat.Errorf(chat.Invalid, "resume: the payload for a permission is {granted: [scopes], duration?}")
+	}
+	list = slices.Clone(list)
+	if list == nil {
+		list = []string{}
+	}
+	return chat.Answer{Granted: &list, Denied: body.Denied, Duration: body.Duration}, nil
+}
+
+func inputAnswer(in *chat.AgentInputRequest, e resumeEntry) (a chat.Answer, err error) {
+	value := e.Payload
+	var body map[string]json.RawMessage
+	if json.Unmarshal(value, &body) == nil && body != nil {
+		value = nil
+		for _, name := range []string{"value", "values", "text", "answer"} {
+			if v, ok := body[name]; ok {
+				value = v
+				break
+			}
+		}
+		if value == nil && len(body) == 1 {
+			for _, v := range body {
+				value = v
+			}
+		}
+	}
+	var flag bool
+	var list []string
+	var number json.Number
+	switch {
+	case len(value) == 0 || string(value) == "null":
+		return a, nil // right for a question that needs no answer
+	case json.Unmarshal(value, &a.Text) == nil:
+		return a, nil
+	case json.Unmarshal(value, &flag) == nil:
+		// Of two options the first one is the positive one.
+		if len(in.Options) == 2 && in.InputType == chat.InputBinary {
+			i := 1
+			if flag {
+				i = 0
+			}
+			return chat.Answer{Values: []string{in.Options[i].Answer()}}, nil
+		}
+		return chat.Answer{Text: strconv.FormatBool(flag)}, nil
+	case json.Unmarshal(value, &list) == nil:
+		if len(list) > 0 && in.InputType == chat.InputText {
+			return chat.Answer{Text: strings.Join(list, ", ")}, nil
+		}
+		return chat.Answer{Values: list}, nil
+	case json.Unmarshal(value, &number) == nil:
+		return chat.Answer{Text: number.String()}, nil
+	case in.InputType == chat.InputText:
+		return chat.Answer{Text: string(bytes.TrimSpace(value))}, nil
+	}
+	return a, chat.Errorf(chat.Invalid, "resume: the payload for a question is {value}, a text or the chosen options")
+}

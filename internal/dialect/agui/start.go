@@ -1,0 +1,366 @@
+package agui
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
+)
+
+// start does what a request for a run asks for: it stores the newest message, or answers prompts. It returns the run to show.
+func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f form) (*target, error) {
+	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, form: f}
+	user, results := in.news()
+	var draft chat.Draft
+	var attachments []file
+	if user != nil {
+		if user.ID == "" {
+			return nil, chat.Errorf(chat.Invalid, "messages: a message needs an id")
+		}
+		var err error
+		if draft, attachments, err = in.userDraft(user); err != nil {
+			return nil, err
+		}
+	}
+	sess, err := d.opt.Sessions.Own(ctx, c, in.ThreadID)
+	if chat.CodeOf(err) == chat.NotFound {
+		if len(in.Resume) > 0 {
+			return nil, chat.Errorf(chat.NotFound, "there is no thread %q with open questions", text.Clip(in.ThreadID, 80))
+		}
+		if user == nil {
+			return t, nil // nothing is stored for a request without news
+		}
+		sess, _, err = d.opt.Sessions.Ensure(ctx, c, in.ThreadID, chat.NewSession{Agent: agent, Metadata: threadMetadata(in.ThreadID)})
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.session = sess.ID
+	gate := d.gate(sess.ID)
+	gate.Lock()
+	defer gate.Unlock()
+	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+	if err == nil {
+		err = c.May(&st.Session, chat.Answerer)
+	}
+	if err == nil && st.Session.Agent != agent {
+		err = chat.Errorf(chat.Conflict, "this thread is answered by the agent %q; begin another one with %q", st.Session.Agent, agent)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Resume) > 0 || len(results) > 0 {
+		done, err := d.answer(ctx, t, st, in, results)
+		if done || err != nil {
+			return t, err
+		}
+	}
+	if user == nil {
+		return t, d.attach(ctx, t, st)
+	}
+	return t, d.say(ctx, t, st, in, draft, attachments)
+}
+
+// say stores the message, unless it is stored already, and shows the run that answers it.
+func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input, draft chat.Draft, attachments []file) error {
+	e, err := d.sent(ctx, t, draft.ClientID)
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		if p := d.waits(st); p != nil {
+			return d.reply(ctx, t, st, p, in, draft)
+		}
+		if err := d.storeFiles(ctx, t, attachments); err != nil {
+			return err
+		}
+		events, err := d.opt.Sessions.Append(ctx, t.caller, t.session, []chat.Draft{draft})
+		if err != nil {
+			e, err = d.reused(ctx, t, err)
+		} else {
+			e = &events[0]
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b, ok := e.Body.(chat.UserMessage)
+	if !ok || b.PlainText() != draft.Body.(chat.UserMessage).PlainText() {
+		return chat.Errorf(chat.Conflict, "the message id %q was used before for another text; a new message needs a new id", text.Clip(draft.ClientID, 80))
+	}
+	t.message = e.Seq
+	if n, more := in.afterUser(); more && e.Seq <= st.Last {
+		// The page has parts of the run that is shown again from its start. It forgets them.
+		t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: in.Messages[:n]})
+	}
+	return nil
+}
+
+// recentSent bounds the events that are searched for one that was sent before.
+const recentSent = 1000
+
+// sent returns the message with a client_id of the caller, nil when there is none among the newest.
+func (d *Dialect) sent(ctx context.Context, t *target, clientID string) (*chat.Event, error) {
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type()}}) {
+		if err != nil || e.ClientID == clientID && e.Actor.Same(t.caller.Actor) {
+			return &e, err
+		}
+	}
+	return nil, nil
+}
+
+// reused returns the stored message when an append failed because its client_id is that of a message beyond recentSent.
+func (d *Dialect) reused(ctx context.Context, t *target, cause error) (*chat.Event, error) {
+	public := chat.Public(cause)
+	seq, ok := public.Details["sequence"].(chat.Seq)
+	if public.Reason != chat.ClientIDReused || !ok {
+		return nil, cause
+	}
+	fact, err := d.opt.Sessions.Event(ctx, t.caller, t.session, seq)
+	if err != nil {
+		return nil, err
+	}
+	e, err := fact.Event()
+	return &e, err
+}
+
+func (d *Dialect) storeFiles(ctx context.Context, t *target, attachments []file) error {
+	for _, f := range attachments {
+		if d.opt.Files == nil {
+			return chat.Errorf(chat.TooLarge, "this server stores no files, and the attachment is too large to be stored without")
+		}
+		if err := d.opt.Sessions.MayStore(ctx, t.caller, t.session, int64(len(f.data))); err != nil {
+			return err
+		}
+		if _, err := d.opt.Files.Put(ctx, t.session, f.path, f.media, bytes.NewReader(f.data), d.opt.MaxArtifact); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waits returns the prompt that the main line waits for, nil when it does not wait.
+func (d *Dialect) waits(st *chat.State) *chat.Prompt {
+	for _, p := range st.Prompts {
+		if p.Workstream == mainLine {
+			return p
+		}
+	}
+	return nil
+}
+
+// reply handles a message that comes while the turn waits for an answer, from a client that knows no interrupts: it answers a
+// question, and otherwise the run says again what is asked. The message would wait behind the prompt for ever.
+func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.Prompt, in *input, draft chat.Draft) error {
+	if p.Input != nil && len(st.Prompts) == 1 {
+		a := chat.Answer{Text: draft.Body.(chat.UserMessage).PlainText(), ClientID: answerKey(0, in.RunID)}
+		if _, err := a.Body(p); err == nil {
+			e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, p.RequestID, a)
+			if err != nil {
+				return err
+			}
+			return d.continueAt(ctx, t, e.Seq)
+		}
+	}
+	return d.attach(ctx, t, st)
+}
+
+// attach shows the running turn, or what the thread waits for, or nothing.
+func (d *Dialect) attach(ctx context.Context, t *target, st *chat.State) (err error) {
+	if t.base, err = d.turnAt(ctx, t.caller, t.session, st.Last); err != nil || t.base == nil {
+		return err
+	}
+	t.from, t.rest = t.base.Seq, true
+	if len(st.Prompts) > 0 || st.Line(mainLine).Turn == nil {
+		t.from = chat.MaxSeq // only what it waits for is shown
+	}
+	return nil
+}
+
+// continueAt shows the run that begins at or after an event that has closed a prompt.
+func (d *Dialect) continueAt(ctx context.Context, t *target, seq chat.Seq) (err error) {
+	t.from = seq
+	if t.base, err = d.turnAt(ctx, t.caller, t.session, seq); err == nil && t.base == nil {
+		err = chat.Errorf(chat.Conflict, "the answered question belongs to no run; the answer is stored")
+	}
+	return err
+}
+
+// answer answers the open prompts that the request names. It returns false when the request names none, open or closed.
+func (d *Dialect) answer(ctx context.Context, t *target, st *chat.State, in *input, results map[string]message) (bool, error) {
+	entries := map[string]resumeEntry{}
+	for _, e := range in.Resume {
+		entries[e.ID] = e
+	}
+	type planned struct {
+		prompt *chat.Prompt
+		answer chat.Answer
+		cancel bool
+	}
+	var plan []planned
+	for _, p := range st.Prompts {
+		a, ok, err := answerTo(p, entries, results)
+		if err != nil {
+			return false, err
+		}
+		if !ok {
+			continue
+		}
+		one := planned{prompt: p, answer: a}
+		if _, err := a.Body(p); err != nil {
+			if p.Input == nil || entries[p.RequestID].Status != "cancelled" {
+				return false, err
+			}
+			one.cancel = true // a question that needs an answer: its turn is stopped
+		}
+		plan = append(plan, one)
+	}
+	first := chat.MaxSeq
+	closed, err := d.closedPrompts(ctx, t, st, in.Resume, results)
+	if err != nil {
+		return false, err
+	}
+	for _, end := range closed {
+		first = min(first, end.event.Seq)
+		if end.differs {
+			t.extra = append(t.extra, answeredElsewhere(end))
+		}
+	}
+	for i, one := range plan {
+		if one.cancel {
+			if _, err := d.opt.Sessions.Stop(ctx, t.caller, t.session, one.prompt.Workstream, "the question was cancelled"); err != nil {
+				return false, err
+			}
+			first = min(first, st.Last+1)
+			continue
+		}
+		one.answer.ClientID = answerKey(i, in.RunID)
+		e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
+		if chat.CodeOf(err) == chat.Conflict { // answered elsewhere in this moment
+			first = min(first, st.Last+1)
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		first = min(first, e.Seq)
+	}
+	if first == chat.MaxSeq {
+		return len(in.Resume) > 0, d.attach(ctx, t, st)
+	}
+	return true, d.continueAt(ctx, t, first)
+}
+
+// closedPrompt is a prompt that a request answers and that has ended before.
+type closedPrompt struct {
+	id      string // the interrupt's
+	event   chat.Event
+	differs bool // the request says something else
+}
+
+// closedPrompts finds how the prompts ended that a request names and that are not open. A resume entry that names no prompt of the
+// session is refused; a tool message may belong to a call that the agent itself ran.
+func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, entries []resumeEntry, results map[string]message) ([]closedPrompt, error) {
+	wanted := map[string]resumeEntry{}
+	for _, e := range entries {
+		wanted[e.ID] = e
+	}
+	for _, p := range st.Prompts {
+		delete(wanted, p.RequestID)
+		if p.Approval != nil {
+			for _, c := range p.Approval.Calls {
+				delete(wanted, interruptID(p, c.CallID))
+			}
+		}
+	}
+	if len(wanted) == 0 && len(results) == 0 {
+		return nil, nil
+	}
+	var out []closedPrompt
+	ends := map[string]chat.Event{}
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentSent, Desc: true, Types: primeTypes}) {
+		if err != nil {
+			return nil, err
+		}
+		p, ok := chat.AsPrompt(&e)
+		if !ok {
+			ends[chat.AnswerOf(e.Body)] = e
+			continue
+		}
+		end, closed := ends[p.RequestID]
+		if !closed {
+			continue
+		}
+		for _, id := range interruptIDs(&p) {
+			if entry, ok := wanted[id]; ok {
+				out = append(out, closedPrompt{id: id, event: end, differs: entry.Status == "resolved" && differs(&p, &end, entry)})
+				delete(wanted, id)
+			}
+		}
+		if p.Approval != nil && len(entries) == 0 {
+			for _, c := range p.Approval.Calls {
+				if _, ok := results[c.CallID]; ok && c.Client {
+					out = append(out, closedPrompt{id: c.CallID, event: end})
+				}
+			}
+		}
+		if len(wanted) == 0 && (len(results) == 0 || len(out) > 0) {
+			break
+		}
+	}
+	for id := range wanted {
+		return nil, chat.Errorf(chat.Invalid, "resume: this thread has no question %q", text.Clip(id, 80))
+	}
+	return out, nil
+}
+
+// interruptIDs are the ids of the interrupts of a prompt.
+func interruptIDs(p *chat.Prompt) (ids []string) {
+	for _, i := range interrupts(p, form{}, "") {
+		ids = append(ids, i.ID)
+	}
+	return ids
+}
+
+// differs reports whether a resume entry says something else than the event that closed the prompt.
+func differs(p *chat.Prompt, end *chat.Event, e resumeEntry) bool {
+	switch b := end.Body.(type) {
+	case chat.UserInputResponse:
+		a, err := inputAnswer(p.Input, e)
+		if err != nil {
+			return true
+		}
+		body, err := a.Body(p)
+		same, ok := body.(chat.UserInputResponse)
+		return err != nil || !ok || same.Text != b.Text || !slices.Equal(same.Values, b.Values)
+	case chat.UserApprovalResponse:
+		for _, stored := range b.Decisions {
+			if interruptID(p, stored.CallID) == e.ID {
+				d, err := approvalDecision(stored.CallID, e)
+				return err != nil || d.Approve != stored.Approve || d.Reason != stored.Reason || !chat.SameJSON(orEmpty(d.Params), orEmpty(stored.Params))
+			}
+		}
+	case chat.UserPermissionResponse:
+		a, err := permissionAnswer(p.Permission.Scopes, e)
+		if err != nil {
+			return true
+		}
+		body, err := a.Body(p)
+		same, ok := body.(chat.UserPermissionResponse)
+		return err != nil || !ok || !slices.Equal(same.Granted, b.Granted)
+	}
+	return true
+}
+
+// answeredElsewhere tells the page that somebody else was first.
+func answeredElsewhere(c closedPrompt) event {
+	by := cmp.Or(c.event.Actor.Name, c.event.Actor.ID)
+	how := "answered"
+	if b, ok := c.event.Body.(chat.PromptClosed); ok {
+		how = string(b.Reason)
+	}
+	return event{Type: "CUSTOM", Name: "parley.answered", Value: object(map[string]any{"interruptId": c.id, "how": how, "by": by, "at": c.event.At})}
+}
