@@ -21,7 +21,10 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 			return nil, chat.Errorf(chat.Invalid, "messages: a message needs an id")
 		}
 		var err error
-		if draft, attachments, err = in.userDraft(user); err != nil {
+		if draft, attachments, err = in.userDraft(user); err == nil {
+			err = checkSize(&draft)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -59,7 +62,7 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 		}
 	}
 	if user == nil {
-		return t, d.attach(ctx, t, st)
+		return t, d.again(ctx, t, st, in)
 	}
 	return t, d.say(ctx, t, st, in, draft, attachments)
 }
@@ -92,10 +95,37 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 		return chat.Errorf(chat.Conflict, "the message id %q was used before for another text; a new message needs a new id", text.Clip(draft.ClientID, 80))
 	}
 	t.message = e.Seq
-	if n, more := in.afterUser(); more && e.Seq <= st.Last {
-		// The page has parts of the run that is shown again from its start. It forgets them.
-		t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: in.Messages[:n]})
+	return nil
+}
+
+// checkSize refuses a message that cannot be stored, before a session is created for it.
+func checkSize(d *chat.Draft) error {
+	if err := d.Settle(); err != nil {
+		return err
 	}
+	if len(d.Payload)+len(d.ClientID)+1024 > chat.MaxEvent {
+		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, not counting attachments that are stored as files; send it in parts", chat.MaxEvent>>10)
+	}
+	return nil
+}
+
+// again handles a request without news, such as that of a page that lost its connection: the runs that answer its newest message are
+// shown from their start.
+func (d *Dialect) again(ctx context.Context, t *target, st *chat.State, in *input) error {
+	n, more := in.afterUser()
+	if n == 0 || !more {
+		return d.attach(ctx, t, st)
+	}
+	e, err := d.sent(ctx, t, clientID(in.Messages[n-1].ID))
+	if err != nil {
+		return err
+	}
+	if e == nil {
+		return d.attach(ctx, t, st)
+	}
+	t.message, t.rest = e.Seq, true
+	// The page has parts of these runs. It forgets them.
+	t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: in.Messages[:n]})
 	return nil
 }
 
