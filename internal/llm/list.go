@@ -58,19 +58,14 @@ type Page struct {
 }
 
 // List returns a part of a session's messages, in the order in which the model
-// receives them. Messages that wait for a turn are last. List reads only the necessary
-// part of the log, independent of the log's length.
+// receives them. Messages that wait for a turn are last. List reads the part of the log
+// that it needs, from the start of a turn on; a session without turns is read whole.
 func List(ctx context.Context, log Log, q Query) (Page, error) {
 	st, err := log.State(ctx)
 	if err != nil {
 		return Page{}, err
 	}
-	line := st.Line(q.Workstream)
-	l := lister{Query: q, window: window{log: log, line: q.Workstream, last: st.Last, busy: line.Turn != nil, queue: line.Queue}}
-	if line.Turn != nil {
-		l.queue = slices.Concat(line.Turn.Steered, line.Queue)
-		slices.Sort(l.queue)
-	}
+	l := lister{Query: q, window: window{log: log, line: q.Workstream, last: st.Last}}
 	if l.after, err = markOf("after", q.After); err != nil {
 		return Page{}, err
 	}
@@ -153,41 +148,35 @@ const nearby = 64
 // list extends a window of the log until it contains the page.
 func (l *lister) list(ctx context.Context) (Page, error) {
 	step, look := nearby+(l.Limit+1)*eventsPerMessage, nearby
-	l.lo, l.hi = 1, 0
+	begin := l.after // the mark at which the page begins
+	if l.Desc {
+		begin = l.before
+	}
 	switch {
-	case l.Desc && l.before.given:
-		l.lo = min(l.before.seq, l.last) + 1
-		l.hi = l.lo - 1
+	case begin.given:
+		l.hi = min(begin.seq, l.last)
 	case l.Desc:
-		l.lo, l.hi = l.last+1, l.last
-	case l.after.given:
-		l.lo = min(l.after.seq, l.last) + 1
-		l.hi = l.lo - 1
+		l.hi = l.last
 	}
-	if l.Desc || l.after.given {
-		if err := l.extendBack(ctx, step); err != nil {
-			return Page{}, err
-		}
-	}
+	l.lo = l.hi + 1
 	for ; ; step *= 2 {
-		list, start, end, err := l.fold(ctx, l.Options)
-		if err != nil {
-			return Page{}, err
-		}
-		found, ok := l.cut(list)
-		full := l.Limit > 0 && len(found) > l.Limit
+		start, end := l.bounds()
+		f := l.fold(start, end, l.Options)
+		from, to := l.cut(f)
+		full := l.Limit > 0 && to-from > l.Limit
+		var err error
 		switch {
-		case l.lo > 1 && (start < 0 || !l.reaches(start)):
+		case l.lo > 1 && (start < 0 || begin.given && l.events[start].Seq > begin.seq):
 			err = l.extendBack(ctx, step)
-		case end < 0 || l.hi < l.last && (!ok || l.endsTooEarly(end)):
+		case l.hi < l.last && begin.given && !l.reaches(begin, f, end):
 			err = l.extendForward(ctx, look)
 			look *= 2
-		case l.Desc && !full && l.lo > 1 && (!l.after.given || l.events[start].Seq > l.after.seq):
+		case !full && l.Desc && l.lo > 1 && !(l.after.given && l.events[start].Seq <= l.after.seq):
 			err = l.extendBack(ctx, step)
-		case !l.Desc && !full && l.hi < l.last && !l.ended(list):
+		case !full && !l.Desc && l.hi < l.last && !l.reaches(l.before, f, end):
 			err = l.extendForward(ctx, step)
 		default:
-			return l.page(found, full), nil
+			return l.page(f, from, to, full), nil
 		}
 		if err != nil {
 			return Page{}, err
@@ -195,79 +184,54 @@ func (l *lister) list(ctx context.Context) (Page, error) {
 	}
 }
 
-// reaches reports whether a Fold from start contains the position at which the page
-// begins. A message is never added before the event in its id.
-func (l *lister) reaches(start int) bool {
-	from := l.after
-	if l.Desc {
-		from = l.before
+// reaches reports whether a Fold up to end has the messages up to a mark. A message may
+// be added after the event in its id, because it waited for a turn.
+func (l *lister) reaches(m mark, f *Fold, end int) bool {
+	if m.id != "" {
+		return m.find(f) >= 0
 	}
-	return !from.given || start < len(l.events) && l.events[start].Seq <= from.seq || l.Desc && from.id == ""
+	return m.given && l.lo+chat.Seq(end) > m.seq
 }
 
-// endsTooEarly reports whether a Fold up to end stops before the event that limits the page,
-// because that event is in the middle of a turn.
-func (l *lister) endsTooEarly(end int) bool {
-	return l.Desc && l.before.given && l.before.id == "" && l.lo+chat.Seq(end) < l.before.seq
-}
-
-// cut returns the messages between the marks. ok is false if the message of a mark is
-// not in the list; it may have been added after the event in its id, because it waited
-// for a turn.
-func (l *lister) cut(list []placed) (found []placed, ok bool) {
-	from, to, ok := 0, len(list), true
+// cut returns the range of the messages between the marks.
+func (l *lister) cut(f *Fold) (from, to int) {
+	from, to = 0, len(f.messages)
 	if l.after.given {
-		i := l.after.find(list)
-		if ok = l.after.id == "" || i >= 0; i >= 0 {
-			from = i + 1
-		} else {
-			from = firstAt(list, l.after.seq+1)
+		if from = l.after.find(f) + 1; from == 0 {
+			from = firstAt(f, l.after.seq+1)
 		}
 	}
 	if l.before.given {
-		i := l.before.find(list)
-		ok = ok && (l.before.id == "" || i >= 0 || !l.Desc)
-		if to = i; i < 0 {
-			to = firstAt(list, l.before.seq)
+		if to = l.before.find(f); to < 0 {
+			to = firstAt(f, l.before.seq)
 		}
 	}
-	return list[from:max(from, to)], ok
+	return from, max(from, to)
 }
 
-// ended reports whether the list contains the end position of the query.
-func (l *lister) ended(list []placed) bool {
-	if !l.before.given {
-		return false
-	}
-	return l.before.find(list) >= 0 || l.before.id == "" && firstAt(list, l.before.seq) < len(list)
-}
-
-func (m mark) find(list []placed) int {
+func (m mark) find(f *Fold) int {
 	if m.id == "" {
 		return -1
 	}
-	return slices.IndexFunc(list, func(p placed) bool { return p.ID == m.id })
+	return slices.IndexFunc(f.messages, func(o Message) bool { return o.ID == m.id })
 }
 
-func firstAt(list []placed, seq chat.Seq) int {
-	for i := range list {
-		if list[i].at >= seq {
-			return i
-		}
-	}
-	return len(list)
+// firstAt returns the index of the first message that was added by that event or later.
+func firstAt(f *Fold, seq chat.Seq) int {
+	i, _ := slices.BinarySearch(f.places, seq)
+	return i
 }
 
-func (l *lister) page(found []placed, more bool) Page {
+func (l *lister) page(f *Fold, from, to int, more bool) Page {
 	switch {
 	case more && l.Desc:
-		found = found[len(found)-l.Limit:]
+		from = to - l.Limit
 	case more:
-		found = found[:l.Limit]
+		to = from + l.Limit
 	}
-	p := Page{Messages: make([]Message, len(found)), More: more, Places: make([]chat.At, len(found))}
-	for i := range found {
-		p.Messages[i], p.Places[i] = *found[i].Message, l.time(found[i].at)
+	p := Page{Messages: slices.Clone(f.messages[from:to]), More: more, Places: make([]chat.At, to-from)}
+	for i, seq := range f.places[from:to] {
+		p.Places[i] = l.time(seq)
 	}
 	if l.Desc {
 		slices.Reverse(p.Messages)
