@@ -24,7 +24,7 @@ type Answer struct {
 // Meta contains data for an answer's message that the provider's response does not
 // contain.
 type Meta struct {
-	Model string     // the name in the request; "" means the name in the response
+	Model string     // the name in the request
 	Tools []ToolSpec // the offered tools, to restore their original names
 }
 

@@ -2,7 +2,6 @@ package llm
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -26,9 +25,9 @@ func idsAfter(e chat.EventID) (message, step string) {
 	if id, ok := chat.ParseID(chat.EventPrefix, string(e)); ok {
 		if n, seq, ok := id.Parts(); ok {
 			id = chat.MakeID(n, seq+1)
-			step = formatUUID(StepPrefix, &id)
+			step = StepPrefix + id.UUID()
 			id[15] |= ofAgent
-			return formatUUID(IDPrefix, &id), step
+			return IDPrefix + id.UUID(), step
 		}
 	}
 	e += "+1" // imported logs may have other ids: derive a distinct, deterministic id
@@ -54,21 +53,7 @@ func uuidOf(prefix, ours, id string, n int) string {
 		parsed[6], parsed[8], parsed[15] = parsed[6]&0xf|0x40, parsed[8]&0x3f|0x80, parsed[15]&0x80
 	}
 	parsed[15] |= byte(n) & 0x7f
-	return formatUUID(prefix, &parsed)
-}
-
-// formatUUID formats an id as a UUID after its prefix with a single allocation, because a
-// list of messages needs several ids per message.
-func formatUUID(prefix string, id *chat.ID) string {
-	var room [64]byte
-	b := append(room[:0], prefix...)
-	for i, group := range [][]byte{id[:4], id[4:6], id[6:8], id[8:10], id[10:]} {
-		if i > 0 {
-			b = append(b, '-')
-		}
-		b = hex.AppendEncode(b, group)
-	}
-	return string(b)
+	return prefix + parsed.UUID()
 }
 
 // SeqOf returns the sequence of the event that a message's id was derived from: the

@@ -207,7 +207,7 @@ func TestListRefusesForeignPlaces(t *testing.T) {
 	other := chat.NumberFor("s-2", 0)
 	for seq := range chat.Seq(9) {
 		id := chat.MakeID(other, seq)
-		place := formatUUID(IDPrefix, &id)
+		place := IDPrefix + id.UUID()
 		for _, q := range []Query{{After: place}, {Before: place}, {After: place, Desc: true}, {Before: place, Desc: true, Limit: 1}} {
 			if _, err := List(t.Context(), s, q); chat.CodeOf(err) != chat.NotFound {
 				t.Errorf("%+v: %v", q, err)

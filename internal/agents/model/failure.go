@@ -69,29 +69,12 @@ func (f *Failure) public() error {
 // errIdle is the cause that cancels a request when no event arrived for too long.
 var errIdle = errors.New("the model's endpoint sent nothing for too long")
 
-// cutOff returns the failure of a stream that ended before the answer was complete.
-func cutOff(ctx context.Context) error {
-	return failure(ctx, io.ErrUnexpectedEOF)
-}
-
-// streamFailure returns the failure for an error event inside a stream.
-func streamFailure(code, message string) error {
-	f := &Failure{Code: agent.CodeDown, Again: true, Msg: "the model failed: " + sentence(message)}
-	switch {
-	case strings.Contains(code, "rate_limit"):
-		f.Code = agent.CodeSlowDown
-	case overflows(code + " " + message):
-		f.Code, f.Again = agent.CodeOverflow, false
-	}
-	return f
-}
-
 // incomplete returns the failure of an answer without an end: the stream was cut off,
 // or the response is not a stream, for example a proxy's error page. The content type
 // matters only if no event was read, because some endpoints stream with another type.
 func incomplete(ctx context.Context, r *http.Response, begun bool) error {
 	if begun || r == nil || strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream") {
-		return cutOff(ctx)
+		return failure(ctx, io.ErrUnexpectedEOF)
 	}
 	return &Failure{Code: agent.CodeUnreadable, Again: true, Msg: fmt.Sprintf(
 		"the model's endpoint answered with %s instead of a stream", sentence(cmp.Or(r.Header.Get("Content-Type"), "something")))}
@@ -107,10 +90,7 @@ func failure(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	if e, ok := errors.AsType[*llm.EndpointError](err); ok {
-		if e.Status == 0 {
-			return streamFailure(e.Code, e.Message)
-		}
-		return statusFailure(e.Status, e.Code, e.Message, e.After, err)
+		return endpointFailure(e)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "dial" || errors.Is(err, syscall.ECONNREFUSED) {
 		return &Failure{Code: agent.CodeDown, Again: true, Msg: "the model's endpoint cannot be reached: " + networkReason(err), err: err}
@@ -132,22 +112,22 @@ func disconnected(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// statusFailure returns the failure for an HTTP status.
-func statusFailure(code int, word, message string, after time.Duration, err error) error {
-	f := &Failure{Status: code, err: err, After: after}
-	said := sentence(message)
+// endpointFailure returns the failure for an error that the endpoint reports.
+func endpointFailure(e *llm.EndpointError) error {
+	f := &Failure{Status: e.Status, err: e, After: e.After}
+	code, said := e.Status, sentence(e.Message)
 	switch {
-	case overflows(word + " " + message):
+	case overflows(e.Code + " " + e.Message):
 		f.Code, f.Msg = agent.CodeOverflow, "the conversation is too long for the model: "+said
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
 		f.Code, f.Msg = agent.CodeDenied, "the model's endpoint does not take the key; look at key_env or key_file in the configuration: "+said
 	case code == http.StatusNotFound:
 		f.Code, f.Msg = agent.CodeNotFound, "the model's endpoint does not know the model or the address; look at model and endpoint in the configuration: "+said
-	case code == http.StatusTooManyRequests:
+	case code == http.StatusTooManyRequests || code == 0 && strings.Contains(e.Code, "rate_limit"):
 		f.Code, f.Again, f.Msg = agent.CodeSlowDown, true, "the model's endpoint has too much to do: "+said
 	case code >= 500 || code == http.StatusRequestTimeout || code == http.StatusConflict:
 		f.Code, f.Again, f.Msg = agent.CodeDown, true, fmt.Sprintf("the model's endpoint failed (%d): %s", code, said)
-	case code == 0 || code < 400: // an error in the middle of a stream
+	case code < 400: // an error in the middle of a stream
 		f.Code, f.Again, f.Msg = agent.CodeDown, true, "the model failed: "+said
 	default:
 		f.Code, f.Msg = agent.CodeRefused, fmt.Sprintf("the model's endpoint refused the request (%d): %s", code, said)

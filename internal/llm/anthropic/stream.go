@@ -15,7 +15,6 @@ type Stream struct {
 	b      convert.Builder
 	blocks map[int]int // block index → part index
 	calls  map[int]*convert.Call
-	model  string
 	stop   string
 	usage  usage
 	ended  bool
@@ -32,7 +31,7 @@ func (s *Stream) Add(data []byte) ([]llm.Delta, error) {
 	}
 	switch e.Type {
 	case "message_start":
-		s.model, s.usage = e.Message.Model, e.Message.Usage
+		s.usage = e.Message.Usage
 	case "content_block_start":
 		return s.start(e.Index, &e.ContentBlock), nil
 	case "content_block_delta":
@@ -116,7 +115,7 @@ func (s *Stream) Answer() (llm.Answer, error) {
 	if !s.Ended() {
 		a.Stop = llm.StopFailure // the stream was cut off
 	}
-	a.Message.Model = convert.Either(s.Meta.Model, s.model)
+	a.Message.Model = s.Meta.Model
 	return s.b.Answer(a)
 }
 

@@ -81,8 +81,7 @@ type event struct {
 	Error   json.RawMessage `json:"error"`
 	Index   int             `json:"index"`
 	Message struct {
-		Model string `json:"model"`
-		Usage usage  `json:"usage"`
+		Usage usage `json:"usage"`
 	} `json:"message"`
 	ContentBlock answerBlock `json:"content_block"`
 	Delta        delta       `json:"delta"`

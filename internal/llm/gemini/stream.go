@@ -17,7 +17,6 @@ type Stream struct {
 	Meta   llm.Meta
 	b      convert.Builder
 	id     string
-	model  string
 	finish string
 	why    string // the reason why the prompt was blocked
 	usage  chat.Usage
@@ -32,7 +31,7 @@ func (s *Stream) Add(data []byte) ([]llm.Delta, error) {
 	if err := llm.ReportedError(r.Error); err != nil {
 		return nil, err
 	}
-	s.id, s.model = convert.Either(s.id, r.ResponseID), convert.Either(s.model, r.Model)
+	s.id = convert.Either(s.id, r.ResponseID)
 	if u := r.Usage; u != nil {
 		s.usage = chat.Usage{
 			InputTokens: u.Prompt + u.ToolUsePrompt, OutputTokens: u.Candidates + u.Thoughts,
@@ -107,7 +106,7 @@ func (s *Stream) Answer() (llm.Answer, error) {
 	if s.why != "" {
 		a.Stop = llm.StopFilter
 	}
-	a.Message.Model = convert.Either(s.Meta.Model, s.model)
+	a.Message.Model = s.Meta.Model
 	return s.b.Answer(a)
 }
 

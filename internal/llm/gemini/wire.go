@@ -82,7 +82,6 @@ type Function struct {
 type response struct {
 	Error      json.RawMessage `json:"error"`
 	ResponseID string          `json:"responseId"`
-	Model      string          `json:"modelVersion"`
 	Candidates []struct {
 		FinishReason string `json:"finishReason"`
 		Content      struct {

@@ -33,7 +33,6 @@ func chatUsage(u *usage) chat.Usage {
 type ChatStream struct {
 	Meta  llm.Meta
 	b     convert.Builder
-	model string
 	stop  string
 	usage chat.Usage
 }
@@ -47,7 +46,6 @@ func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
 	if err := llm.ReportedError(c.Error); err != nil {
 		return nil, err
 	}
-	s.model = convert.Either(s.model, c.Model)
 	if c.Usage.Total > 0 || c.Usage.Prompt > 0 {
 		s.usage = chatUsage(&c.Usage)
 	}
@@ -86,7 +84,7 @@ func (s *ChatStream) Ended() bool { return s.stop != "" }
 // because some models write the whole answer there.
 func (s *ChatStream) Answer() (llm.Answer, error) {
 	a := llm.Answer{Usage: s.usage, Stop: chatStop(s.stop)}
-	a.Message.Model = convert.Either(s.Meta.Model, s.model)
+	a.Message.Model = s.Meta.Model
 	a.Message.Content, a.Message.ToolCalls = s.b.Content(), s.b.ToolCalls()
 	if len(a.Message.Content) == 1 && len(a.Message.ToolCalls) == 0 {
 		if r, ok := a.Message.Content[0].(*llm.Reasoning); ok && a.Stop == llm.StopEnd {

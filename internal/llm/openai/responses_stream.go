@@ -10,7 +10,7 @@ import (
 // answerOf converts a response: its reasoning, texts and calls, in order.
 func answerOf(r *response, meta llm.Meta) (llm.Answer, error) {
 	a := llm.Answer{Usage: responsesUsage(&r.Usage), Stop: responsesStop(r)}
-	a.Message.Model = convert.Either(meta.Model, r.Model)
+	a.Message.Model = meta.Model
 	for i := range r.Output {
 		item := &r.Output[i]
 		switch item.Type {

@@ -137,7 +137,6 @@ type InputPart struct {
 // chunk is one event of a streamed answer of Chat Completions.
 type chunk struct {
 	Error   json.RawMessage `json:"error"`
-	Model   string          `json:"model"`
 	Usage   usage           `json:"usage"`
 	Choices []struct {
 		Index        number `json:"index"`
@@ -187,7 +186,6 @@ type responsesEvent struct {
 }
 
 type response struct {
-	Model  string       `json:"model"`
 	Status string       `json:"status"`
 	Output []outputItem `json:"output"`
 	Error  struct {

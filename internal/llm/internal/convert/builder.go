@@ -40,32 +40,28 @@ func (b *Builder) Grow(n int, s string) { b.texts[n].WriteString(s) }
 
 // Text appends to the last part if it is a text, else it begins a text. It returns the
 // part's index.
-func (b *Builder) Text(s string) int {
-	n := len(b.parts) - 1
-	if n >= 0 && b.texts[n] != nil {
-		if t, ok := b.parts[n].(*llm.Text); ok && t.Signature == "" {
-			b.texts[n].WriteString(s)
-			return n
-		}
-	}
-	n = b.Add(&llm.Text{}, true)
-	b.texts[n].WriteString(s)
-	return n
-}
+func (b *Builder) Text(s string) int { return b.append(s, &llm.Text{}) }
 
 // Think appends to the last part if it is reasoning, else it begins one. It returns
 // the part's index.
-func (b *Builder) Think(s string) int {
+func (b *Builder) Think(s string) int { return b.append(s, &llm.Reasoning{Native: true}) }
+
+// append appends to the last part if it has the kind of fresh and no signature.
+func (b *Builder) append(s string, fresh llm.Part) int {
 	n := len(b.parts) - 1
-	if n >= 0 && b.texts[n] != nil {
-		if t, ok := b.parts[n].(*llm.Reasoning); ok && t.Signature == "" {
-			b.texts[n].WriteString(s)
-			return n
-		}
+	if n < 0 || b.texts[n] == nil || b.parts[n].Kind() != fresh.Kind() || signature(b.parts[n]) != "" {
+		n = b.Add(fresh, true)
 	}
-	n = b.Add(&llm.Reasoning{Native: true}, true)
-	b.texts[n].WriteString(s)
+	b.Grow(n, s)
 	return n
+}
+
+// signature returns the signature of a streamed part.
+func signature(p llm.Part) string {
+	if t, ok := p.(*llm.Text); ok {
+		return t.Signature
+	}
+	return p.(*llm.Reasoning).Signature
 }
 
 // Call returns the call with the provider's index and creates it on first use.
@@ -99,24 +95,18 @@ func (b *Builder) ToolCalls() []llm.ToolCall {
 func (b *Builder) Content() []llm.Part {
 	out := []llm.Part{}
 	for i, p := range b.parts {
-		var text string
 		if b.texts[i] != nil {
-			text = b.texts[i].String()
-		}
-		switch p := p.(type) {
-		case *llm.Text:
-			if text == "" && p.Signature == "" {
+			text := b.texts[i].String()
+			if text == "" && signature(p) == "" {
 				continue
 			}
-			out = append(out, &llm.Text{Text: text, Signature: p.Signature})
-		case *llm.Reasoning:
-			if text == "" && p.Signature == "" {
-				continue
+			if _, ok := p.(*llm.Text); ok {
+				p = &llm.Text{Text: text, Signature: signature(p)}
+			} else {
+				p = &llm.Reasoning{Native: true, Text: text, Signature: signature(p)}
 			}
-			out = append(out, &llm.Reasoning{Native: true, Text: text, Signature: p.Signature})
-		default:
-			out = append(out, p)
 		}
+		out = append(out, p)
 	}
 	return out
 }
@@ -124,19 +114,7 @@ func (b *Builder) Content() []llm.Part {
 // Answer adds the collected parts and calls to an answer and finishes it.
 func (b *Builder) Answer(a llm.Answer) (llm.Answer, error) {
 	a.Message.Content, a.Message.ToolCalls = b.Content(), b.ToolCalls()
-	if len(a.Message.ToolCalls) == 0 && onlyHidden(a.Message.Content) {
-		a.Message.Content = nil // a placeholder for reasoning alone is not an answer
-	}
 	return Finish(a)
-}
-
-func onlyHidden(parts []llm.Part) bool {
-	for _, p := range parts {
-		if _, ok := p.(*llm.OmittedReasoning); !ok {
-			return false
-		}
-	}
-	return true
 }
 
 // Finish sets the fields that every answer has: the role, content that is not nil and
