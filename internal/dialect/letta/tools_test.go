@@ -191,6 +191,9 @@ func TestCompactionMessages(t *testing.T) {
 			}
 			at += next
 		}
+		if n := strings.Count(body, summary); n != 1 {
+			t.Errorf("%s: the summary is shown %d times", more, n)
+		}
 		_, rest, _ := strings.Cut(body, `"run_id":"`)
 		run, _, _ = strings.Cut(rest, `"`)
 	}

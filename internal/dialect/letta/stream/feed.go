@@ -286,7 +286,8 @@ func (f *Feed) added(m *llm.Message, e *chat.Event) error {
 		f.request(m, base)
 	case m.Role == llm.Tool:
 		f.returned(m, base)
-	case m.Role == llm.Summary && f.summaries:
+	case m.Role == llm.Summary && f.summaries && f.parts == 0:
+		f.parts = 1
 		for _, it := range compaction(m) {
 			f.show(it)
 		}
