@@ -74,7 +74,7 @@ var rules = []rule{
 	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},
 	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},
 	{folder: "internal/dialect/vertesia/files", own: []string{"chat", "internal/edge", "internal/wire"}},
-	{folder: "internal/dialect/x1", own: []string{"chat", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/dialect/x1", own: []string{"chat", "internal/bus", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
 
 	{folder: "internal/server", own: []string{"internal/edge", "internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
 	{folder: "internal/proxy", own: []string{"chat"}},

@@ -60,15 +60,12 @@ func (p *parley) openX1() (e endpoint, err error) {
 		Check:    p.auth.Check,
 		Refused:  func(ctx context.Context, err error) { _ = p.auth.Refused(ctx, err) }, // NATS sends its own error
 		Issued:   func(c chat.Caller, details map[string]any) { p.auth.Report(auth.CredentialIssued, c, details) },
-		Sessions: audited{p.sessions, p}, Caller: p.auth.Caller, Main: auth.Local, Allow: p.allow, Signed: bus.Publisher, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
-		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Logger: p.log,
+		Sessions: audited{p.sessions, p}, Caller: p.auth.Caller, Main: auth.Local, Allow: p.allow, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
+		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Summaries: p.cfg.Summary == "plain", Logger: p.log,
 	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate
 		opt.Main.Actor = chat.Actor{Kind: chat.User, ID: "admin"}
-	}
-	if p.cfg.Summary == "plain" {
-		opt.Summarise = x1.PlainSummary
 	}
 	opt.Main.Credential = "" // checked at login
 	if p.x1, err = x1.New(opt); err != nil {
@@ -208,19 +205,13 @@ func (p *parley) natsIsFree(ctx context.Context) error {
 }
 
 func (p *parley) busOptions() (bus.Options, error) {
-	layout := x1.Subjects()
+	main, guests := x1.Accounts()
 	opt := bus.Options{
-		Addr: p.cfg.NATS, WebSocket: p.cfg.NATSWebSocket, Dir: natsDir(p.cfg.Data), Logger: p.log,
-		Main: bus.Account{Mappings: pairs(layout.Main)},
-		Accounts: []bus.Account{{
-			Name: x1.GuestAccount, Mappings: pairs(layout.GuestMappings), Services: pairs(layout.GuestServices), Streams: layout.GuestStreams,
-		}},
+		Addr: p.cfg.NATS, WebSocket: p.cfg.NATSWebSocket, Dir: natsDir(p.cfg.Data), Main: main, Accounts: []bus.Account{guests}, Logger: p.log,
 		Login: func(in bus.Login) bus.Grant {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			ctx = auth.Via(ctx, auth.CarrierNATS, in.Remote)
-			a := p.x1.Login(ctx, in.User, in.Password, in.Token)
-			return bus.Grant{OK: a.OK, Account: a.Account, Name: a.Name, Publish: a.Publish, Subscribe: a.Subscribe, NoPublish: a.NoPublish, Until: a.Until}
+			return p.x1.Login(auth.Via(ctx, auth.CarrierNATS, in.Remote), in)
 		},
 	}
 	if _, port, err := net.SplitHostPort(p.cfg.Addr); err == nil {
@@ -237,14 +228,6 @@ func (p *parley) busOptions() (bus.Options, error) {
 		opt.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	}
 	return opt, nil
-}
-
-func pairs(list []x1.Pair) []bus.Pair {
-	out := make([]bus.Pair, len(list))
-	for i, p := range list {
-		out[i] = bus.Pair(p)
-	}
-	return out
 }
 
 // close waits until x1 has published everything, then closes the connection and the server.

@@ -64,25 +64,21 @@ func (w *testServer) start() {
 		}
 	}
 	s := servertest.Open(t, servertest.Options{Dir: w.dir, DefaultAgent: "none", Addr: w.addr})
-	d, err := x1.New(x1.Options{Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.dir})
+	d, err := x1.New(x1.Options{
+		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Dir: w.dir,
+		Check: func(chat.Caller) error { return nil }, Refused: func(context.Context, error) {}, Issued: func(chat.Caller, map[string]any) {},
+		Allow: func(chat.Caller, int) error { return nil }, Listening: func() {}, Listened: func(string) bool { return true },
+		Cut:         func(func(string) bool) error { return nil },
+		ErasedSince: func(context.Context, chat.At) (bool, error) { return false, nil },
+	})
 	must(err)
 	s.Sessions.Observe(session.Observer{Published: d.Published})
 	s.Serve(append(d.Routes(), native.New(native.Options{Sessions: s.Sessions, Caller: s.Auth.Caller, Conns: s.Conns}).Routes()...))
 	w.Server, w.addr = s, s.HTTP.Listener.Addr().String()
-	layout := x1.Subjects()
-	pairs := func(list []x1.Pair) (out []bus.Pair) {
-		for _, p := range list {
-			out = append(out, bus.Pair(p))
-		}
-		return out
-	}
+	main, guests := x1.Accounts()
 	b, err := bus.Start(t.Context(), bus.Options{
-		Addr: w.nats, Dir: w.dir + "/nats", Main: bus.Account{Mappings: pairs(layout.Main)},
-		Accounts: []bus.Account{{Name: x1.GuestAccount, Mappings: pairs(layout.GuestMappings), Services: pairs(layout.GuestServices), Streams: layout.GuestStreams}},
-		Login: func(in bus.Login) bus.Grant {
-			a := d.Login(context.Background(), in.User, in.Password, in.Token)
-			return bus.Grant{OK: a.OK, Account: a.Account, Name: a.Name, Publish: a.Publish, Subscribe: a.Subscribe, NoPublish: a.NoPublish, Until: a.Until}
-		},
+		Addr: w.nats, Dir: w.dir + "/nats", Main: main, Accounts: []bus.Account{guests},
+		Login: func(in bus.Login) bus.Grant { return d.Login(context.Background(), in) },
 	})
 	must(err)
 	w.nats = b.Addr()

@@ -10,11 +10,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/sealed"
 	"github.com/parley-hq/parley/internal/text"
@@ -52,18 +52,6 @@ const (
 	DefaultLife = 15 * time.Minute
 	MaxLife     = 12 * time.Hour
 )
-
-// Access is what a connection to NATS may do; the zero value is nothing. Publish has
-// subjects after the mappings of Layout.
-type Access struct {
-	OK        bool
-	Account   string
-	Name      string
-	Publish   []string
-	Subscribe []string
-	NoPublish []string
-	Until     time.Time
-}
 
 // sidecarUser is the login name of x1's own sidecar: it serves any session and has no
 // credential for one.
@@ -244,26 +232,27 @@ func (r Role) subscribes() []Kind {
 }
 
 // Login decides what a connection may do. A credential allows what its claims say, in
-// GuestAccount. An x1 sidecar may publish for every session. All others need the token
-// of an administrator, if tokens are needed.
-func (d *Dialect) Login(ctx context.Context, user, password, token string) Access {
+// the account of guests. An x1 sidecar may publish for every session. All others need the
+// token of an administrator, if tokens are needed.
+func (d *Dialect) Login(ctx context.Context, in bus.Login) bus.Grant {
+	user := in.User
 	if strings.HasPrefix(user, credentialPrefix) {
-		return d.loginWithCredential(ctx, user, password)
+		return d.loginWithCredential(ctx, user, in.Password)
 	}
 	var c chat.Caller
 	if d.opt.Token != nil {
 		var err error
-		secret := cmp.Or(token, password)
+		secret := cmp.Or(in.Token, in.Password)
 		if secret != "" {
 			c, err = d.opt.Token(ctx, secret)
 		}
 		if secret == "" || err != nil || !c.AdministersAll() {
 			d.log.InfoContext(ctx, "NATS client refused: it needs a credential for a session, or the token of an administrator of all workspaces", "user", text.Clip(user, 64))
-			return Access{}
+			return bus.Grant{}
 		}
 	}
 	if user == sidecarUser {
-		a := Access{OK: true, Account: GuestAccount, Name: loginName(sidecarUser, c), Until: c.Expires, Publish: []string{ProviderAll, TrafficAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
+		a := bus.Grant{OK: true, Account: guestAccount, Name: loginName(sidecarUser, c), Until: c.Expires, Publish: []string{ProviderAll, TrafficAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
 		for _, k := range append(Sidecar.publishes(), Input) { // also into the sessions of children
 			a.Publish = append(a.Publish, upPrefix+"*."+string(k))
 		}
@@ -272,7 +261,7 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 		}
 		return a
 	}
-	a := Access{OK: true, Name: loginName(cmp.Or(user, "anonymous"), c), Until: c.Expires, NoPublish: []string{guestPrefix + ">"}}
+	a := bus.Grant{OK: true, Name: loginName(cmp.Or(user, "anonymous"), c), Until: c.Expires, NoPublish: []string{guestPrefix + ">"}}
 	for _, k := range []Kind{Events, Archive, Input, Delta} {
 		a.NoPublish = append(a.NoPublish, "x1.session.*."+string(k))
 	}
@@ -283,7 +272,7 @@ func (d *Dialect) Login(ctx context.Context, user, password, token string) Acces
 }
 
 // loginWithCredential decides what a connection with a credential may do.
-func (d *Dialect) loginWithCredential(ctx context.Context, user, password string) Access {
+func (d *Dialect) loginWithCredential(ctx context.Context, user, password string) bus.Grant {
 	h, err := d.keys.check(user, password)
 	if err == nil {
 		err = d.opt.Check(h.caller())
@@ -296,9 +285,9 @@ func (d *Dialect) loginWithCredential(ctx context.Context, user, password string
 	}
 	if err != nil {
 		d.log.InfoContext(ctx, "NATS client refused", "session", h.Session, "err", err)
-		return Access{}
+		return bus.Grant{}
 	}
-	a := Access{OK: true, Account: GuestAccount, Name: user, Until: time.Unix(h.Until, 0), Subscribe: []string{h.Inbox + ".>"}}
+	a := bus.Grant{OK: true, Account: guestAccount, Name: user, Until: time.Unix(h.Until, 0), Subscribe: []string{h.Inbox + ".>"}}
 	for _, k := range h.Role.publishes() {
 		a.Publish = append(a.Publish, upPrefix+Token(h.Session)+"."+string(k))
 	}
@@ -308,7 +297,6 @@ func (d *Dialect) loginWithCredential(ctx context.Context, user, password string
 	if h.Role == Sidecar {
 		a.Publish = append(a.Publish, ProviderAll, OrchestrationAll)
 	}
-	a.Publish = slices.Clip(a.Publish)
 	return a
 }
 
@@ -316,7 +304,7 @@ func (d *Dialect) loginWithCredential(ctx context.Context, user, password string
 // session, before its next event is published.
 func (d *Dialect) disconnectFormerMembers(ctx context.Context, e *chat.Event) {
 	b, ok := e.Body.(chat.SessionUpdated)
-	if !ok || d.opt.Cut == nil || b.Members == nil && b.Agent == nil {
+	if !ok || b.Members == nil && b.Agent == nil {
 		return
 	}
 	err := d.opt.Cut(func(user string) bool {
@@ -347,9 +335,6 @@ func isSidecar(name string) bool {
 
 // Revoked closes the connections whose credential was revoked.
 func (d *Dialect) Revoked() {
-	if d.opt.Cut == nil {
-		return
-	}
 	err := d.opt.Cut(func(user string) bool {
 		var c chat.Caller
 		if strings.HasPrefix(user, credentialPrefix) {

@@ -35,35 +35,33 @@ type sessions interface {
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
 }
 
-// Options of the dialect.
+// Options of the dialect. All functions but Token are needed.
 type Options struct {
 	Sessions sessions
 	Caller   func(*http.Request) (chat.Caller, error)                     // the caller of an HTTP request
 	Token    func(ctx context.Context, token string) (chat.Caller, error) // the caller of a token; nil means that no login is needed
-	Check    func(chat.Caller) error                                      // fails for a revoked credential; nil means that none is revoked
-	Refused  func(ctx context.Context, err error)                         // called for a login with a wrong credential; may be nil
-	Issued   func(c chat.Caller, details map[string]any)                  // called for an issued credential; may be nil
+	Check    func(chat.Caller) error                                      // fails for a revoked credential
+	Refused  func(ctx context.Context, err error)                         // called for a login with a wrong credential
+	Issued   func(c chat.Caller, details map[string]any)                  // called for an issued credential
 	Main     chat.Caller                                                  // the caller of messages sent without a credential; needs the scope admin
-	Allow    func(c chat.Caller, requests int) error                      // counts messages sent with a credential; nil means no limit
-	Signed   func(nats.Header) (name string, ok bool)                     // the login name of a sender, verified by NATS
-	Listened func(subject string) bool                                    // whether a subject has subscribers; nil means unknown
-	Cut      func(fits func(user string) bool) error                      // closes the connections of matching users; nil means not possible
+	Allow    func(c chat.Caller, requests int) error                      // counts messages sent with a credential
+	Listened func(subject string) bool                                    // whether a subject has subscribers; true when that is unknown
+	Cut      func(fits func(user string) bool) error                      // closes the connections of matching users
 	Dir      string                                                       // folder of the watermark and of the key of credentials
 
-	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then; nil means unknown
+	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then
 
-	External bool          // NATS is another process, without the mappings of Subjects
-	Keep     time.Duration // how long the archive keeps events; 0 means 24 h
-	MaxBytes int64         // size of the archive; 0 means 2 GiB
-	Replicas int           // copies of the archive; 0 means 1
+	External  bool          // NATS is another process, without the mappings of Accounts
+	Keep      time.Duration // how long the archive keeps events; 0 means 24 h
+	Summaries bool          // write summaries of sessions
 
-	Summarise Summariser    // writes the summaries of sessions; nil means no summaries
-	Summary   SummaryPolicy // when
-
-	Listening func() // called each time that Run has subscribed; may be nil
+	Listening func() // called when Run has subscribed
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
+
+// maxArchive is the size of the archive in bytes; the oldest events are dropped.
+const maxArchive = 2 << 30
 
 // Dialect speaks x1 on NATS.
 type Dialect struct {
@@ -83,25 +81,8 @@ type Dialect struct {
 // New returns the dialect; Run starts it.
 func New(opt Options) (*Dialect, error) {
 	opt.Keep = cmp.Or(opt.Keep, 24*time.Hour)
-	opt.MaxBytes = cmp.Or(opt.MaxBytes, 2<<30)
-	opt.Replicas = cmp.Or(opt.Replicas, 1)
 	if opt.Now == nil {
 		opt.Now = time.Now
-	}
-	if opt.Allow == nil {
-		opt.Allow = func(chat.Caller, int) error { return nil }
-	}
-	if opt.Signed == nil {
-		opt.Signed = func(nats.Header) (string, bool) { return "", false }
-	}
-	if opt.Check == nil {
-		opt.Check = func(chat.Caller) error { return nil }
-	}
-	if opt.Refused == nil {
-		opt.Refused = func(context.Context, error) {}
-	}
-	if opt.Issued == nil {
-		opt.Issued = func(chat.Caller, map[string]any) {}
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -182,9 +163,7 @@ func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
 		stop()
 		return err
 	}
-	if d.opt.Listening != nil {
-		d.opt.Listening()
-	}
+	d.opt.Listening()
 	wg.Go(func() { d.summary.run(ctx) })
 	// At the end received messages are stored first, then published.
 	err = d.project.run(ctx, conn, stream, d.inbound.close)
@@ -196,8 +175,8 @@ func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
 func (d *Dialect) openArchive(ctx context.Context, js jetstream.JetStream) (jetstream.Stream, error) {
 	want := jetstream.StreamConfig{
 		Name: ArchiveStream, Description: "Committed events of sessions; a copy of what the server keeps",
-		Subjects: []string{"x1.session.*.archive"}, Storage: jetstream.FileStorage, Replicas: d.opt.Replicas,
-		MaxAge: d.opt.Keep, MaxBytes: d.opt.MaxBytes, Discard: jetstream.DiscardOld, AllowDirect: true,
+		Subjects: []string{"x1.session.*.archive"}, Storage: jetstream.FileStorage,
+		MaxAge: d.opt.Keep, MaxBytes: maxArchive, Discard: jetstream.DiscardOld, AllowDirect: true,
 		Duplicates: time.Second, // the numbers are the log's own; no window is needed
 	}
 	if !d.opt.External {

@@ -64,9 +64,12 @@ func newServer(t testing.TB, o options) *testServer {
 	s := servertest.Open(t, servertest.Options{Dir: o.dir, Tokens: tokens})
 	w := &testServer{Server: s, t: t, options: o}
 	opt := Options{
-		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Signed: bus.Publisher, Dir: w.Dir, External: o.url != "",
-		Listened: func(subject string) bool { return w.bus == nil || w.bus.Listened(subject) },
-		Cut:      func(fits func(string) bool) error { return w.bus.Cut(fits) },
+		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Dir: w.Dir, External: o.url != "",
+		Check: func(chat.Caller) error { return nil }, Refused: func(context.Context, error) {}, Issued: func(chat.Caller, map[string]any) {},
+		Allow: func(chat.Caller, int) error { return nil }, Listening: func() {},
+		ErasedSince: func(context.Context, chat.At) (bool, error) { return true, nil },
+		Listened:    func(subject string) bool { return w.bus == nil || w.bus.Listened(subject) },
+		Cut:         func(fits func(string) bool) error { return w.bus.Cut(fits) },
 	}
 	if testing.Verbose() {
 		opt.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
@@ -108,20 +111,10 @@ func (w *testServer) start() {
 		w.url = w.options.url
 		conn, err = bus.Dial(w.url, "parley", nil)
 	} else {
-		layout := Subjects()
-		pairs := func(list []Pair) (out []bus.Pair) {
-			for _, p := range list {
-				out = append(out, bus.Pair(p))
-			}
-			return out
-		}
+		main, guests := Accounts()
 		w.bus, err = bus.Start(w.t.Context(), bus.Options{
-			Addr: "127.0.0.1:0", Dir: w.Dir + "/nats", Main: bus.Account{Mappings: pairs(layout.Main)},
-			Accounts: []bus.Account{{Name: GuestAccount, Mappings: pairs(layout.GuestMappings), Services: pairs(layout.GuestServices), Streams: layout.GuestStreams}},
-			Login: func(in bus.Login) bus.Grant {
-				a := w.dialect.Login(context.Background(), in.User, in.Password, in.Token)
-				return bus.Grant{OK: a.OK, Account: a.Account, Name: a.Name, Publish: a.Publish, Subscribe: a.Subscribe, NoPublish: a.NoPublish, Until: a.Until}
-			},
+			Addr: "127.0.0.1:0", Dir: w.Dir + "/nats", Main: main, Accounts: []bus.Account{guests},
+			Login: func(in bus.Login) bus.Grant { return w.dialect.Login(context.Background(), in) },
 		})
 		if err != nil {
 			w.t.Fatal(err)

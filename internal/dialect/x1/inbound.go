@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -70,7 +71,7 @@ func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup,
 				k.d.refuse(ctx, &a, chat.Errorf(chat.Invalid, "the subject names no session"))
 				return
 			}
-			if name, ok := k.d.opt.Signed(m.Header); a.guest && ok && isSidecar(name) {
+			if name, ok := bus.Publisher(m.Header); a.guest && ok && isSidecar(name) {
 				a.guest, a.agent = false, true // it serves every session
 			}
 			select {
@@ -208,7 +209,7 @@ func (d *Dialect) caller(a *incoming) (chat.Caller, error) {
 	if !a.guest {
 		return d.opt.Main, nil
 	}
-	name, ok := d.opt.Signed(a.msg.Header)
+	name, ok := bus.Publisher(a.msg.Header)
 	if !ok {
 		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "the message has no verified sender")
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/bus"
 )
 
 // lightMessages is how many deltas count as one request.
@@ -39,7 +40,7 @@ func (d *Dialect) withinLimit(ctx context.Context, run []incoming) []incoming {
 // Allowed counts a request towards the limit of its sender. Senders without a credential
 // for a session are administrators and have no limit.
 func (d *Dialect) Allowed(h nats.Header) error {
-	name, ok := d.opt.Signed(h)
+	name, ok := bus.Publisher(h)
 	if !ok || !strings.HasPrefix(name, credentialPrefix) {
 		return nil
 	}
@@ -53,7 +54,7 @@ func (d *Dialect) Allowed(h nats.Header) error {
 // Sender returns the session that the sender's credential is for; known is false for a
 // sender without one. NATS has verified it.
 func (d *Dialect) Sender(h nats.Header) (session chat.SessionID, known bool) {
-	name, ok := d.opt.Signed(h)
+	name, ok := bus.Publisher(h)
 	if !ok || !strings.HasPrefix(name, credentialPrefix) {
 		return "", false
 	}

@@ -188,6 +188,5 @@ func (p *projector) publishQueued(ctx context.Context) int {
 
 // hasSubscribers reports whether a subject has subscribers; true when that is unknown.
 func (p *projector) hasSubscribers(subject string) bool {
-	listened := p.d.opt.Listened
-	return listened == nil || listened(sessionPrefix+strings.TrimPrefix(subject, outPrefix))
+	return p.d.opt.Listened(sessionPrefix + strings.TrimPrefix(subject, outPrefix))
 }

@@ -252,11 +252,9 @@ func (p *projector) sweep(ctx context.Context, stream jetstream.Stream, since ch
 	if p.mark.clean {
 		return
 	}
-	if ask := p.d.opt.ErasedSince; ask != nil {
-		// Listing the subjects is slow if many sessions were active.
-		if any, err := ask(ctx, since); err == nil && !any {
-			return
-		}
+	// Listing the subjects is slow if many sessions were active.
+	if any, err := p.d.opt.ErasedSince(ctx, since); err == nil && !any {
+		return
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("x1.session.*.archive"))
 	if err != nil {

@@ -370,10 +370,10 @@ func TestTrafficRecordsAreStored(t *testing.T) {
 }
 
 func TestSummariesAreStored(t *testing.T) {
-	w := newServer(t, options{change: func(o *Options) { o.Summarise = PlainSummary; o.Summary.Events = 4 }})
+	w := newServer(t, options{change: func(o *Options) { o.Summaries = true }})
 	c := w.dial()
-	for _, text := range []string{"first", "second", "third"} {
-		c.say("s1", Input, message(text))
+	for i := range summaryEvents {
+		c.say("s1", Input, message(fmt.Sprint("number ", i)))
 	}
 	w.until("the summary is there", func() bool {
 		s, err := w.Sessions.Get(t.Context(), auth.Local, "s1")

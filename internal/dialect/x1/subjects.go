@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/bus"
 )
 
 // Kind is the last word of a session's subject.
@@ -82,37 +83,29 @@ func (d *Dialect) outgoing(id chat.SessionID, k Kind) string {
 	return outPrefix + Token(id) + "." + string(k)
 }
 
-// GuestAccount is the account of clients with a credential.
-const GuestAccount = "X1"
+// guestAccount is the account of clients with a credential.
+const guestAccount = "X1"
 
-// Pair maps one subject to another; $1 is the first * of From.
-type Pair struct{ From, To string }
-
-// Layout is the configuration that an embedded NATS server needs for the dialect.
-type Layout struct {
-	Main          []Pair   // mappings of the main account
-	GuestMappings []Pair   // mappings of GuestAccount
-	GuestServices []Pair   // from GuestAccount into the main account
-	GuestStreams  []string // subjects of the main account that GuestAccount can subscribe to
-}
-
-// Subjects returns the layout.
-func Subjects() Layout {
-	var l Layout
-	// The server tries them in order, so the most frequent come first.
+// Accounts returns the accounts that an embedded NATS server needs for the dialect.
+func Accounts() (main, guests bus.Account) {
+	guests.Name = guestAccount
+	// The server tries mappings in order, so the most frequent come first.
 	kinds := []Kind{Archive, Events, Delta, Input}
 	for _, k := range kinds {
-		l.Main = append(l.Main, Pair{outPrefix + "*." + string(k), sessionPrefix + "$1." + string(k)})
+		main.Mappings = append(main.Mappings, bus.Pair{From: outPrefix + "*." + string(k), To: sessionPrefix + "$1." + string(k)})
 	}
 	for _, k := range kinds {
-		l.Main = append(l.Main, Pair{sessionPrefix + "*." + string(k), rawPrefix + "$1." + string(k)})
+		main.Mappings = append(main.Mappings, bus.Pair{From: sessionPrefix + "*." + string(k), To: rawPrefix + "$1." + string(k)})
 	}
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence, Traffic, History} {
-		l.GuestMappings = append(l.GuestMappings, Pair{sessionPrefix + "*." + string(k), upPrefix + "$1." + string(k)})
+		guests.Mappings = append(guests.Mappings, bus.Pair{From: sessionPrefix + "*." + string(k), To: upPrefix + "$1." + string(k)})
 	}
-	l.GuestServices = []Pair{{upPrefix + "*.*", guestPrefix + "$1.$2"}, {ProviderAll, ProviderAll}, {TrafficAll, TrafficAll}, {OrchestrationAll, OrchestrationAll}}
+	guests.Services = []bus.Pair{{From: upPrefix + "*.*", To: guestPrefix + "$1.$2"}}
+	for _, all := range []string{ProviderAll, TrafficAll, OrchestrationAll} {
+		guests.Services = append(guests.Services, bus.Pair{From: all, To: all})
+	}
 	for _, k := range []Kind{Events, Archive, Input, Delta, Presence} {
-		l.GuestStreams = append(l.GuestStreams, sessionPrefix+"*."+string(k))
+		guests.Streams = append(guests.Streams, sessionPrefix+"*."+string(k))
 	}
-	return l
+	return main, guests
 }

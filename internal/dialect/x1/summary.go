@@ -1,7 +1,6 @@
 package x1
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -11,20 +10,17 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Summariser returns a short text about a session; events are its latest events, in order.
-type Summariser func(ctx context.Context, s chat.Session, events []chat.Event) (string, error)
-
-// SummaryPolicy says when a summary is written again; the zero value works.
-type SummaryPolicy struct {
-	Events int           // after this many events; 0 means 10
-	Time   time.Duration // or after this time, if there were any; 0 means 5 minutes
-	Look   int           // how many of the latest events are read; 0 means 200
-}
+// A summary is written again after summaryEvents events, or after summaryTime if there were
+// any. It reads the latest summaryLook events.
+const (
+	summaryEvents = 10
+	summaryTime   = 5 * time.Minute
+	summaryLook   = 200
+)
 
 // summaries writes the summaries of sessions.
 type summaries struct {
 	d    *Dialect
-	opt  SummaryPolicy
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -38,11 +34,7 @@ type changes struct {
 }
 
 func newSummaries(d *Dialect) *summaries {
-	opt := d.opt.Summary
-	opt.Events = cmp.Or(opt.Events, 10)
-	opt.Time = cmp.Or(opt.Time, 5*time.Minute)
-	opt.Look = cmp.Or(opt.Look, 200)
-	return &summaries{d: d, opt: opt, wake: make(chan struct{}, 1), changed: map[chat.SessionID]*changes{}}
+	return &summaries{d: d, wake: make(chan struct{}, 1), changed: map[chat.SessionID]*changes{}}
 }
 
 // public reports whether a summary covers events of this type.
@@ -53,7 +45,7 @@ func public(typ string) bool {
 
 // note counts stored events.
 func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
-	if s.d.opt.Summarise == nil {
+	if !s.d.opt.Summaries {
 		return
 	}
 	s.mu.Lock()
@@ -67,7 +59,7 @@ func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
 			u = &changes{since: s.d.opt.Now()}
 			s.changed[id] = u
 		}
-		if u.events++; u.events == s.opt.Events {
+		if u.events++; u.events == summaryEvents {
 			select {
 			case s.wake <- struct{}{}:
 			default:
@@ -84,10 +76,10 @@ func (s *summaries) forget(id chat.SessionID) {
 
 // run writes summaries, one after the other, until ctx ends.
 func (s *summaries) run(ctx context.Context) {
-	if s.d.opt.Summarise == nil {
+	if !s.d.opt.Summaries {
 		return
 	}
-	tick := time.NewTicker(max(s.opt.Time/10, 10*time.Millisecond))
+	tick := time.NewTicker(summaryTime / 10)
 	defer tick.Stop()
 	for {
 		for _, id := range s.due() {
@@ -110,7 +102,7 @@ func (s *summaries) due() (ids []chat.SessionID) {
 	defer s.mu.Unlock()
 	now := s.d.opt.Now()
 	for id, u := range s.changed {
-		if u.events >= s.opt.Events || now.Sub(u.since) >= s.opt.Time {
+		if u.events >= summaryEvents || now.Sub(u.since) >= summaryTime {
 			ids = append(ids, id)
 			delete(s.changed, id)
 		}
@@ -124,21 +116,21 @@ func (s *summaries) summarise(ctx context.Context, id chat.SessionID) error {
 	if err != nil {
 		return err
 	}
-	events, err := s.d.newestEvents(ctx, id, s.opt.Look)
+	events, err := s.d.newestEvents(ctx, id, summaryLook)
 	if err != nil {
 		return err
 	}
-	text, err := s.d.opt.Summarise(ctx, sess, events)
-	if err != nil || text == "" || text == sess.Summary {
-		return err
+	text := summaryOf(events)
+	if text == "" || text == sess.Summary {
+		return nil
 	}
 	_, err = s.d.opt.Sessions.Update(ctx, chat.Trusted, id, chat.SessionUpdated{Summary: &text})
 	return err
 }
 
-// PlainSummary is a Summariser that needs no model: the last question, the last answer,
-// and counts. The same log always gives the same summary.
-func PlainSummary(_ context.Context, s chat.Session, events []chat.Event) (string, error) {
+// summaryOf returns the last question, the last answer, and counts. The same log always
+// gives the same summary.
+func summaryOf(events []chat.Event) string {
 	var asked, answered string
 	messages, answers, calls := 0, 0, 0
 	for _, e := range events {
@@ -154,7 +146,7 @@ func PlainSummary(_ context.Context, s chat.Session, events []chat.Event) (strin
 		}
 	}
 	if messages+answers+calls == 0 {
-		return s.Summary, nil
+		return ""
 	}
 	text := fmt.Sprintf("%d messages, %d answers, %d tool calls.", messages, answers, calls)
 	if asked != "" {
@@ -163,5 +155,5 @@ func PlainSummary(_ context.Context, s chat.Session, events []chat.Event) (strin
 	if answered != "" {
 		text += " Answered: " + title(answered)
 	}
-	return text, nil
+	return text
 }
