@@ -184,16 +184,12 @@ func extension(media string) string {
 type files interface {
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
-	Delete(ctx context.Context, id chat.SessionID, path string) error
 }
 
 // storeAttachments stores large files. Their paths are derived from the content, so a repeated message stores the same
 // files again.
 func (d *Dialect) storeAttachments(ctx context.Context, c chat.Caller, id chat.SessionID, large []largeFile) error {
 	for _, b := range large {
-		if d.opt.Files == nil {
-			return refuse(codeData, "this server stores no files, and the attachment of %d bytes is too large for a message", len(b.data))
-		}
 		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(b.data))); err != nil {
 			return err
 		}

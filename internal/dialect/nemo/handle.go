@@ -60,7 +60,7 @@ func (s *socket) callerOf(ctx context.Context, f *clientFrame) (chat.Caller, err
 func (s *socket) authenticated() {
 	if s.releaseAuth != nil {
 		s.endAuthWait()
-		s.conn.SetMaxMessage(s.d.opt.MaxFrame)
+		s.conn.SetMaxMessage(maxFrame)
 	}
 }
 

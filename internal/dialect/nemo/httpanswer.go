@@ -110,7 +110,7 @@ func (a *httpAnswer) follow(ctx context.Context, show func(*item) error, prompt 
 		return show(&item{kind: itemText, turn: &turn{}, text: a.immediate})
 	}
 	f := newFold(a.session, a.pos)
-	start := chat.Start{Cursor: &chat.Cursor{Seq: a.trigger - 1}, Idle: a.d.opt.Heartbeat}
+	start := chat.Start{Cursor: &chat.Cursor{Seq: a.trigger - 1}, Idle: heartbeatEvery}
 	for batch, err := range a.d.opt.Sessions.Watch(ctx, a.caller, a.session, start, nil) {
 		if err != nil {
 			return err

@@ -130,25 +130,15 @@ func (d *Dialect) findConsent(ctx context.Context, state string, c chat.Caller, 
 
 // searchConsent searches the waiting sessions of a workspace that have changed since then, the latest first.
 func (d *Dialect) searchConsent(ctx context.Context, workspace, state string, since chat.At) (chat.SessionID, *chat.Prompt, error) {
-	all := chat.Trusted
+	all, n := chat.Trusted, 0
 	all.Workspace = workspace
-	filter := chat.Filter{Status: chat.Waiting, Limit: 100}
-	for range maxWaiting / filter.Limit {
-		list, err := d.opt.Sessions.List(ctx, all, filter)
-		if err != nil {
+	for sess, err := range d.opt.Sessions.ListAll(ctx, all, chat.Filter{Status: chat.Waiting, Limit: 100}) {
+		if n++; err != nil || n > maxWaiting || sess.UpdatedAt < since {
 			return "", nil, err
 		}
-		for _, sess := range list.Sessions {
-			if sess.UpdatedAt < since {
-				return "", nil, nil
-			}
-			p, err := d.consentPrompt(ctx, sess.ID, func(p *chat.Prompt) bool { return stateOf(p.Input) == state })
-			if err != nil || p != nil {
-				return sess.ID, p, err
-			}
-		}
-		if filter.Cursor = list.Next; filter.Cursor == "" {
-			break
+		p, err := d.consentPrompt(ctx, sess.ID, func(p *chat.Prompt) bool { return stateOf(p.Input) == state })
+		if err != nil || p != nil {
+			return sess.ID, p, err
 		}
 	}
 	return "", nil, nil

@@ -2,6 +2,7 @@ package nemo
 
 import (
 	"context"
+	"iter"
 	"encoding/json"
 	"strings"
 	"sync/atomic"
@@ -87,23 +88,28 @@ func TestConsentIsRefused(t *testing.T) {
 	}
 }
 
-// busy is a conversation in which something happens between two pages of a list,
-// once, so that it moves from a page that is still to come to the front. Pages have
-// one conversation.
+// busy appends to c1 after the first session of a list was read, once, so that c1 moves to the front of the list. Pages
+// have one session.
 type busy struct {
 	*session.Sessions
 	t     *testing.T
 	armed atomic.Bool
 }
 
-func (b *busy) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error) {
+func (b *busy) ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error] {
 	f.Limit = 1
-	if f.Cursor != "" && b.armed.CompareAndSwap(true, false) {
-		if _, err := b.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
-			b.t.Error(err)
+	return func(yield func(chat.Session, error) bool) {
+		for sess, err := range b.Sessions.ListAll(ctx, c, f) {
+			if !yield(sess, err) {
+				return
+			}
+			if b.armed.CompareAndSwap(true, false) {
+				if _, err := b.Append(ctx, chat.Trusted, "c1", []chat.Draft{chat.NewDraft(chat.AgentStatus{Message: "still here"})}); err != nil {
+					b.t.Error(err)
+				}
+			}
 		}
 	}
-	return b.Sessions.List(ctx, c, f)
 }
 
 func TestConsentWhileSessionsChange(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"iter"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -24,6 +23,7 @@ type sessions interface {
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error]
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
@@ -35,31 +35,34 @@ type sessions interface {
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 }
 
-// Options of the dialect.
+// Options of the dialect. All functions but Now and NewID are needed.
 type Options struct {
 	Sessions     sessions
-	Files        files                                                                    // nil means that large attachments are refused
+	Files        files
 	Caller       func(*http.Request) (chat.Caller, error)                                 // authenticates a request
 	Authenticate func(context.Context, string) (chat.Caller, error)                       // authenticates a token
-	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential; nil means that it does not end
-	Allow        func(c chat.Caller, requests int) error                                  // limits messages on sockets; nil means no limit
-	Remote       func(*http.Request) string                                               // the client's address; nil means that of the connection
+	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
+	Allow        func(c chat.Caller, requests int) error                                  // limits messages on sockets
+	Remote       func(*http.Request) string                                               // the client's address
 	Conns        *wire.Conns                                                              // open streams and sockets
-	Agent        func() string                                                            // answers sessions whose history was imported; nil means demo
+	Agent        func() string                                                            // answers sessions whose history was imported
 	Schema       string                                                                   // of sockets that name none: nemo (default), documented, agentiq, aiq
 	Dir          string                                                                   // keeps resume points over a restart; "" means that they are not kept
-	Tools        func(ctx context.Context) []MCPClient                                    // for /mcp/client/tool/list; nil means none
+	Tools        func(ctx context.Context) []MCPClient                                    // for /mcp/client/tool/list
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
-	MaxArtifact int64         // bytes of a file; 0 means 1 GiB
-	MaxFrame    int           // bytes of a WebSocket frame; 0 means 16 MiB
+	MaxArtifact int64         // bytes of a file
 	AuthTimeout time.Duration // how long a socket stays open without authentication; 0 means 10 s
-	Heartbeat   time.Duration // of sockets and streams; 0 means 20 s
 	Gone        time.Duration // how long an old socket has to answer a ping when its client reconnects; 0 means 2 s
 	Now         func() time.Time
 	NewID       func() string // ids of frames without an event; nil means random
 	Logger      *slog.Logger
 }
+
+const (
+	maxFrame       = 16 << 20         // bytes of a WebSocket frame
+	heartbeatEvery = 20 * time.Second // on sockets and streams
+)
 
 // Dialect speaks to NeMo Agent Toolkit clients.
 type Dialect struct {
@@ -74,31 +77,13 @@ type Dialect struct {
 
 // New returns the dialect. An unknown schema means the default one.
 func New(opt Options) *Dialect {
-	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
-	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
 	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
-	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
 	opt.Gone = cmp.Or(opt.Gone, 2*time.Second)
-	if opt.Allow == nil {
-		opt.Allow = func(chat.Caller, int) error { return nil }
-	}
-	if opt.Remote == nil {
-		opt.Remote = func(r *http.Request) string {
-			host, _, _ := net.SplitHostPort(r.RemoteAddr)
-			return host
-		}
-	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
 	if opt.NewID == nil {
 		opt.NewID = randomID
-	}
-	if opt.Bind == nil {
-		opt.Bind = func(ctx context.Context, _ chat.Caller) (context.Context, context.CancelFunc) { return ctx, func() {} }
-	}
-	if opt.Agent == nil {
-		opt.Agent = func() string { return "demo" }
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
 )
@@ -49,6 +51,9 @@ func newServer(t testing.TB, s setup) *testServer {
 	var ids atomic.Int64
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Authenticate: h.Auth.Authenticate, Conns: h.Conns, Dir: h.Dir, Now: s.now,
+		Bind:  func(ctx context.Context, _ chat.Caller) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		Allow: func(chat.Caller, int) error { return nil }, Remote: remoteHost, Agent: func() string { return "demo" },
+		Tools: func(context.Context) []MCPClient { return nil }, MaxArtifact: 1 << 30,
 		NewID: func() string { return fmt.Sprintf("00000000-0000-4000-9000-%012d", ids.Add(1)) },
 	}
 	if s.change != nil {
@@ -57,6 +62,11 @@ func newServer(t testing.TB, s setup) *testServer {
 	w.dialect = New(opt)
 	h.Serve(w.dialect.Routes())
 	return w
+}
+
+func remoteHost(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return host
 }
 
 // restart ends the server and starts another on the same data.

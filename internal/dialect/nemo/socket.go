@@ -109,7 +109,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 		s.defaultConversation = d.opt.NewID()
 	}
 	s.caller, s.authErr = d.opt.Caller(r)
-	limit := d.opt.MaxFrame
+	limit := maxFrame
 	if s.authErr != nil {
 		address := d.opt.Remote(r)
 		if !d.unauthenticated.Take(address) {
@@ -118,7 +118,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		s.releaseAuth = func() { d.unauthenticated.Release(address) }
-		limit = min(limit, maxUnauthenticatedFrame)
+		limit = maxUnauthenticatedFrame
 	}
 	if err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit, Binary: true}, d.opt.Conns, s.run); err != nil {
 		s.endAuthWait()
@@ -194,7 +194,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 
 // heartbeat keeps the connection open and closes it when the client does not answer.
 func (s *socket) heartbeat(ctx context.Context) {
-	tick := time.NewTicker(s.d.opt.Heartbeat)
+	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	silent := 0
 	for {

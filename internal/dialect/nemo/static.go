@@ -46,10 +46,7 @@ const toolListTimeout = 10 * time.Second
 func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), toolListTimeout)
 	defer cancel()
-	clients := []MCPClient{}
-	if d.opt.Tools != nil {
-		clients = append(clients, d.opt.Tools(ctx)...)
-	}
+	clients := append([]MCPClient{}, d.opt.Tools(ctx)...)
 	d.http.Send(w, r, http.StatusOK, map[string]any{"mcp_clients": clients})
 	return nil
 }
@@ -67,9 +64,6 @@ func (d *Dialect) withStaticFile(h func(w http.ResponseWriter, r *http.Request, 
 		if name == "." || name == ".." || strings.HasPrefix(name, "../") {
 			return chat.Errorf(chat.Invalid, "Invalid file path.")
 		}
-		if d.opt.Files == nil {
-			return chat.Errorf(chat.NotFound, "this server keeps no files")
-		}
 		sess, _, err := d.opt.Sessions.Ensure(r.Context(), c, staticConversation, chat.NewSession{Agent: chat.NoAgent, Title: "Files of NeMo clients"})
 		if err == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
 			err = c.May(&sess, chat.Answerer)
@@ -84,17 +78,6 @@ func (d *Dialect) withStaticFile(h func(w http.ResponseWriter, r *http.Request, 
 // putStatic stores a file: POST only a new one, PUT also over another.
 func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Caller, f staticFile) error {
 	isNew := r.Method == http.MethodPost
-	taken := chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
-	if isNew {
-		old, _, err := d.opt.Files.Get(r.Context(), f.id, f.name)
-		if err == nil {
-			old.Close()
-			return taken
-		}
-		if chat.CodeOf(err) != chat.NotFound {
-			return err
-		}
-	}
 	body, kind, err := upload(w, r, d.opt.MaxArtifact)
 	if err != nil {
 		return err
@@ -105,7 +88,7 @@ func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Calle
 	var over *http.MaxBytesError
 	switch {
 	case isNew && chat.CodeOf(err) == chat.Conflict:
-		return taken // another request stored it meanwhile
+		return chat.Errorf(chat.Conflict, "there is a file %q already: use PUT to replace it", f.name)
 	case errors.As(err, &over):
 		return chat.Errorf(chat.TooLarge, "a file has at most %d bytes here", d.opt.MaxArtifact)
 	case err != nil:
