@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // Cursor says what a reader has: all events up to Seq, and of blocks that are
@@ -25,7 +27,7 @@ const maxMarks = 256
 
 // ParseCursor reads a cursor's text.
 func ParseCursor(s string) (Cursor, error) {
-	bad := Errorf(Invalid, "%q is not a cursor: use a sequence such as 42, or the id of the last frame", clip(s, 80))
+	bad := Errorf(Invalid, "%q is not a cursor: use a sequence such as 42, or the id of the last frame", text.Clip(s, 80))
 	seq, rest, more := strings.Cut(s, "~")
 	n, err := strconv.ParseUint(seq, 10, 64)
 	if err != nil || n > uint64(MaxSeq) || seq == "" || len(seq) > 1 && seq[0] == '0' {
@@ -97,12 +99,3 @@ func (c *Cursor) UnmarshalJSON(b []byte) (err error) {
 	*c, err = ParseCursor(strings.Trim(string(b), `"`))
 	return err
 }
-
-func clip(s string, most int) string {
-	if len(s) > most {
-		return strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
-}
-
-func itoa(i int) string { return strconv.Itoa(i) }

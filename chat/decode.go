@@ -40,16 +40,6 @@ func JSONProblem(err error) string {
 	return err.Error()
 }
 
-// first returns the first text that is not empty.
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
-}
-
 // firstRaw returns the first value that is there.
 func firstRaw(values ...json.RawMessage) json.RawMessage {
 	for _, v := range values {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/internal/json"
@@ -106,7 +107,7 @@ func parseDrafts(b []byte) ([]Draft, error) {
 		if err := d.Settle(); err != nil {
 			if len(wires) > 1 {
 				e := *Public(err)
-				e.Msg = "draft " + itoa(i) + ": " + e.Msg
+				e.Msg = "draft " + strconv.Itoa(i) + ": " + e.Msg
 				err = e.With("index", i)
 			}
 			return nil, err
@@ -210,7 +211,7 @@ func isCompact(p []byte) bool {
 		case ' ', '\n', '\r', '\t':
 			return false
 		case '"':
-			n := textEnd(p[i:])
+			n := json.TextEnd(p[i:])
 			if n == 0 {
 				return true
 			}
@@ -220,7 +221,7 @@ func isCompact(p []byte) bool {
 	return true
 }
 
-// encodePayload writes a body without escaping < > &, which are plain text here.
+// encodePayload writes a body as JSON.
 func encodePayload(body Body) (json.RawMessage, error) {
 	switch b := body.(type) {
 	case Unknown:
@@ -230,13 +231,7 @@ func encodePayload(body Body) (json.RawMessage, error) {
 			return writeText(`{"text":"`, b.Text), nil
 		}
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+	return json.Marshal(body)
 }
 
 // writeText ends an object with a text that needs no escapes.

@@ -136,53 +136,11 @@ func appendField(b []byte, key, value string) []byte {
 
 // AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(b []byte, s string) []byte {
-	b = append(b, '"')
 	if isPlain(s) {
-		b = append(b, s...)
-		return append(b, '"')
+		return append(append(append(b, '"'), s...), '"')
 	}
-	const hexes = "0123456789abcdef"
-	from := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= 0x20 && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
-		}
-		if c >= utf8.RuneSelf {
-			r, n := utf8.DecodeRuneInString(s[i:])
-			switch {
-			case r == utf8.RuneError && n == 1:
-				b = append(append(b, s[from:i]...), `\ufffd`...)
-				from = i + n
-			case r == '\u2028' || r == '\u2029':
-				// Legal JSON, but line ends in older JavaScript and in some
-				// line readers.
-				b = append(append(b, s[from:i]...), `\u202`...)
-				b = append(b, hexes[r&0xf])
-				from = i + n
-			}
-			i += n
-			continue
-		}
-		b = append(b, s[from:i]...)
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\r':
-			b = append(b, '\\', 'r')
-		case '\t':
-			b = append(b, '\\', 't')
-		default:
-			b = append(b, '\\', 'u', '0', '0', hexes[c>>4], hexes[c&0xf])
-		}
-		i++
-		from = i
-	}
-	b = append(b, s[from:]...)
-	return append(b, '"')
+	text, _ := json.Marshal(s) // does not fail for a string
+	return append(b, text...)
 }
 
 // isPlain reports whether s is ASCII and needs no escapes in JSON. Every text

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"bytes"
-	"encoding/hex"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -132,10 +131,8 @@ func (r *reader) stamp(key string) At {
 	return AtOf(t)
 }
 
-func (r *reader) hash(key string) (h Hash) {
-	if s := r.optional(key); s != "" {
-		n, err := hex.Decode(h[:], []byte(clip(s, 2*len(h))))
-		r.bad = r.bad || err != nil || n != len(h) || len(s) != 2*len(h)
-	}
+func (r *reader) hash(key string) Hash {
+	h, err := parseHash(r.optional(key))
+	r.bad = r.bad || err != nil
 	return h
 }

@@ -1,6 +1,9 @@
 package chat
 
-import "github.com/parley-hq/parley/internal/json"
+import (
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
+)
 
 // Event is a fact of a session: numbered, stamped and stored. Its JSON form is
 // the envelope that stands in the log byte for byte (see Fact).
@@ -50,7 +53,7 @@ func (u Unknown) MarshalJSON() ([]byte, error) {
 
 func (u Unknown) check() error {
 	if len(u.Payload) > 0 && !json.Valid(u.Payload) {
-		return Errorf(Invalid, "the payload of %s is not valid JSON", clip(u.Name, 64))
+		return Errorf(Invalid, "the payload of %s is not valid JSON", text.Clip(u.Name, 64))
 	}
 	return CheckType(u.Name)
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Fields takes a JSON object apart that is written as most programs write it:
@@ -156,13 +158,13 @@ func valueEnd(b []byte) int {
 	}
 	switch b[0] {
 	case '"':
-		return textEnd(b)
+		return json.TextEnd(b)
 	case '{', '[':
 		depth := 0
 		for i := 0; i < len(b); i++ {
 			switch b[i] {
 			case '"':
-				n := textEnd(b[i:])
+				n := json.TextEnd(b[i:])
 				if n == 0 {
 					return 0
 				}
@@ -181,23 +183,4 @@ func valueEnd(b []byte) int {
 		return n
 	}
 	return len(b)
-}
-
-// textEnd is the length of the text that b begins with, quotes included, 0 when
-// it has no end.
-func textEnd(b []byte) int {
-	for i := 1; ; i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return 0
-		}
-		i += n
-		slashes := 0
-		for b[i-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return i + 1
-		}
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 )
 
@@ -100,8 +101,8 @@ func difference(want, got []byte) string {
 	w, g := bytes.Split(want, []byte("\n")), bytes.Split(got, []byte("\n"))
 	for i := range min(len(w), len(g)) {
 		if !bytes.Equal(w[i], g[i]) {
-			return "line " + itoa(i+1) + "\nwant " + string(w[i]) + "\ngot  " + string(g[i])
+			return "line " + strconv.Itoa(i+1) + "\nwant " + string(w[i]) + "\ngot  " + string(g[i])
 		}
 	}
-	return itoa(len(w)) + " lines wanted, " + itoa(len(g)) + " got"
+	return strconv.Itoa(len(w)) + " lines wanted, " + strconv.Itoa(len(g)) + " got"
 }

@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 )
 
@@ -127,7 +128,7 @@ var vectors = []struct {
 			{InputType: InputDropdown, Text: "Which?", Options: opts, Required: yes(false)},
 			{InputType: InputOAuth, Text: "Consent?", URL: "https://id.example/ok"},
 		} {
-			in.RequestID = "q" + itoa(i+1)
+			in.RequestID = "q" + strconv.Itoa(i+1)
 			s.on("", in)
 		}
 		s.on("", AgentInputRequest{RequestID: "q7", InputType: InputNotification, Text: "FYI"})

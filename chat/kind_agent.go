@@ -1,6 +1,10 @@
 package chat
 
-import "github.com/parley-hq/parley/internal/json"
+import (
+	"cmp"
+
+	"github.com/parley-hq/parley/internal/json"
+)
 
 // AgentText is a finished block of the agent's answer; it replaces the previews
 // of that block.
@@ -255,7 +259,7 @@ func init() {
 	register(func(p json.RawMessage) (b AgentToolCall, err error) {
 		var old oldTool
 		if err = object(p, &b); err == nil && (b.Tool == "" || b.CallID == "" || b.Params == nil) && lax(p, &old) {
-			b.Tool, b.CallID = first(b.Tool, old.ToolName), first(b.CallID, old.ToolUseID)
+			b.Tool, b.CallID = cmp.Or(b.Tool, old.ToolName), cmp.Or(b.CallID, old.ToolUseID)
 			b.Params = firstRaw(b.Params, old.Input)
 		}
 		return b, err
@@ -263,7 +267,7 @@ func init() {
 	register(func(p json.RawMessage) (b AgentToolResult, err error) {
 		var old oldTool
 		if err = object(p, &b); err == nil && (b.Tool == "" || b.CallID == "" || b.Result == nil) && lax(p, &old) {
-			b.Tool, b.CallID = first(b.Tool, old.ToolName), first(b.CallID, old.ToolUseID)
+			b.Tool, b.CallID = cmp.Or(b.Tool, old.ToolName), cmp.Or(b.CallID, old.ToolUseID)
 			b.Result = firstRaw(b.Result, old.Content)
 		}
 		return b, err
@@ -280,8 +284,8 @@ func init() {
 		b.Error = textOf(in.Error)
 		var old oldTool
 		if (b.Tool == "" || b.CallID == "" || b.Error == "") && lax(p, &old) {
-			b.Tool, b.CallID = first(b.Tool, old.ToolName), first(b.CallID, old.ToolUseID)
-			b.Error = first(b.Error, textOf(old.Content))
+			b.Tool, b.CallID = cmp.Or(b.Tool, old.ToolName), cmp.Or(b.CallID, old.ToolUseID)
+			b.Error = cmp.Or(b.Error, textOf(old.Content))
 		}
 		return b, nil
 	})
@@ -293,7 +297,7 @@ func init() {
 			Detail string `json:"detail"`
 		}
 		if err = object(p, &b); err == nil && b.Message == "" && lax(p, &old) {
-			b.Message, b.Phase = first(old.Detail, old.Status), first(b.Phase, old.Status)
+			b.Message, b.Phase = cmp.Or(old.Detail, old.Status), cmp.Or(b.Phase, old.Status)
 		}
 		return b, err
 	})
@@ -306,7 +310,7 @@ func init() {
 			Content      json.RawMessage `json:"content"`
 		}
 		if err = object(p, &b); err == nil && (b.ArtifactType == "" || b.Data == nil) && lax(p, &old) {
-			b.ArtifactType = first(b.ArtifactType, old.ArtifactType)
+			b.ArtifactType = cmp.Or(b.ArtifactType, old.ArtifactType)
 			b.Data = firstRaw(b.Data, old.Content)
 		}
 		return b, err

@@ -1,6 +1,10 @@
 package chat
 
-import "github.com/parley-hq/parley/internal/json"
+import (
+	"cmp"
+
+	"github.com/parley-hq/parley/internal/json"
+)
 
 // InputType says what a person is asked for.
 type InputType string
@@ -158,7 +162,7 @@ func init() {
 			return b, err
 		}
 		b = in.AgentInputRequest
-		b.Text = first(b.Text, in.Question)
+		b.Text = cmp.Or(b.Text, in.Question)
 		if len(in.Options) > 0 && json.Unmarshal(in.Options, &b.Options) != nil {
 			var plain []string
 			if err := json.Unmarshal(in.Options, &plain); err != nil {

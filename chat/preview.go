@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -73,9 +74,9 @@ func (p *Preview) AppendJSON(b []byte) []byte {
 	b = append(b, `{"block":"`...)
 	b = append(b, p.Block...)
 	b = append(b, `","offset":`...)
-	b = append(b, itoa(p.Offset)...)
+	b = append(b, strconv.Itoa(p.Offset)...)
 	b = append(b, `,"end":`...)
-	b = append(b, itoa(p.End)...)
+	b = append(b, strconv.Itoa(p.End)...)
 	b = append(b, `,"text":`...)
 	b = AppendString(b, p.Text)
 	b = append(b, `,"kind":"`...)

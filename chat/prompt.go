@@ -1,10 +1,12 @@
 package chat
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 )
 
 // Prompt is a question that waits for an answer. Exactly one of Input,
@@ -142,7 +144,7 @@ func (p *Prompt) acceptInput(b UserInputResponse) (Body, error) {
 	for _, c := range chosen {
 		o, ok := in.option(c)
 		if !ok {
-			return nil, Errorf(Invalid, "%q is not one of the options: %s", clip(c, 80), in.offered())
+			return nil, Errorf(Invalid, "%q is not one of the options: %s", text.Clip(c, 80), in.offered())
 		}
 		if v := o.Answer(); !slices.Contains(b.Values, v) {
 			b.Values = append(b.Values, v)
@@ -171,7 +173,7 @@ func (p *Prompt) acceptInput(b UserInputResponse) (Body, error) {
 }
 
 // Answer is the value an option stands for.
-func (o Option) Answer() string { return first(o.Value, o.ID, o.Label) }
+func (o Option) Answer() string { return cmp.Or(o.Value, o.ID, o.Label) }
 
 func (b *AgentInputRequest) option(s string) (Option, bool) {
 	for _, match := range []func(Option) bool{
@@ -214,7 +216,7 @@ func (b *AgentInputRequest) offered() string {
 			names = append(names, "…")
 			break
 		}
-		names = append(names, clip(o.Answer(), 40))
+		names = append(names, text.Clip(o.Answer(), 40))
 	}
 	return strings.Join(names, ", ")
 }
@@ -226,12 +228,12 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 			d.CallID = p.Approval.Calls[0].CallID
 		}
 		if _, twice := byCall[d.CallID]; twice {
-			return nil, Errorf(Invalid, "call %q is decided twice", clip(d.CallID, 80))
+			return nil, Errorf(Invalid, "call %q is decided twice", text.Clip(d.CallID, 80))
 		}
 		switch d.Remember {
 		case "", "once", "session":
 		default:
-			return nil, Errorf(Invalid, "remember is once or session, not %q", clip(d.Remember, 40))
+			return nil, Errorf(Invalid, "remember is once or session, not %q", text.Clip(d.Remember, 40))
 		}
 		byCall[d.CallID] = d
 	}
@@ -239,7 +241,7 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 	for _, c := range p.Approval.Calls {
 		d, ok := byCall[c.CallID]
 		if !ok {
-			return nil, Errorf(Invalid, "call %q is not decided: an answer decides every call of the prompt", clip(c.CallID, 80))
+			return nil, Errorf(Invalid, "call %q is not decided: an answer decides every call of the prompt", text.Clip(c.CallID, 80))
 		}
 		delete(byCall, c.CallID)
 		if err := d.fits(&c); err != nil {
@@ -248,7 +250,7 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 		decisions = append(decisions, d)
 	}
 	for id := range byCall {
-		return nil, Errorf(Invalid, "call %q is not part of this prompt", clip(id, 80))
+		return nil, Errorf(Invalid, "call %q is not part of this prompt", text.Clip(id, 80))
 	}
 	b.Decisions = decisions
 	return b, nil
@@ -258,12 +260,12 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 func (d *Decision) fits(c *ApprovalCall) error {
 	switch {
 	case d.Ran() && (!d.Approve || len(d.Result) > 0 && d.Error != ""):
-		return Errorf(Invalid, "call %q: what was run is approved, and has a result or an error", clip(c.CallID, 80))
+		return Errorf(Invalid, "call %q: what was run is approved, and has a result or an error", text.Clip(c.CallID, 80))
 	case d.Ran() && !c.Client:
 		// The agent would run it a second time.
-		return Errorf(Invalid, "call %q: the agent runs this tool itself; approve it or refuse it", clip(c.CallID, 80))
+		return Errorf(Invalid, "call %q: the agent runs this tool itself; approve it or refuse it", text.Clip(c.CallID, 80))
 	case c.Client && d.Approve && !d.Ran():
-		return Errorf(Invalid, "call %q: this tool is run by whoever sent the message; answer with its result, or refuse it", clip(c.CallID, 80))
+		return Errorf(Invalid, "call %q: this tool is run by whoever sent the message; answer with its result, or refuse it", text.Clip(c.CallID, 80))
 	}
 	return nil
 }
@@ -272,12 +274,12 @@ func (p *Prompt) acceptPermission(b UserPermissionResponse) (Body, error) {
 	switch b.Duration {
 	case "", "once", "session", "always":
 	default:
-		return nil, Errorf(Invalid, "duration is once, session or always, not %q", clip(b.Duration, 40))
+		return nil, Errorf(Invalid, "duration is once, session or always, not %q", text.Clip(b.Duration, 40))
 	}
 	asked := p.Permission.Scopes
 	for _, s := range append(slices.Clone(b.Granted), b.Denied...) {
 		if !slices.Contains(asked, s) {
-			return nil, Errorf(Invalid, "scope %q was not asked for; asked are: %s", clip(s, 80), strings.Join(asked, ", "))
+			return nil, Errorf(Invalid, "scope %q was not asked for; asked are: %s", text.Clip(s, 80), strings.Join(asked, ", "))
 		}
 	}
 	granted, denied := []string{}, []string(nil)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"pgregory.net/rapid"
 )
@@ -124,8 +125,8 @@ func (g *gen) step() {
 	case 19:
 		g.work()
 	case 20:
-		g.say(mira, FileUploaded{Path: "f" + itoa(g.pick("file", 3)), Size: 1})
-		g.say(mira, FileRemoved{Path: "f" + itoa(g.pick("file", 3))})
+		g.say(mira, FileUploaded{Path: "f" + strconv.Itoa(g.pick("file", 3)), Size: 1})
+		g.say(mira, FileRemoved{Path: "f" + strconv.Itoa(g.pick("file", 3))})
 		g.raw("", "odd.thing", `{"a":[1,null]}`)
 	case 21:
 		switch g.pick("session", 4) {

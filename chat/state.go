@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -311,8 +312,8 @@ func (s *State) begin(e *Event, b SessionStarted) {
 		return // an agent's own event in a session that already began
 	}
 	s.Session = Session{
-		ID: e.Session, Workspace: first(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,
-		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: Policy(first(string(b.Policy), string(Queue))), Settings: b.Settings,
+		ID: e.Session, Workspace: cmp.Or(b.Workspace, DefaultWorkspace), Owner: e.Actor, Members: b.Members,
+		Agent: b.Agent, Title: b.Title, Metadata: b.Metadata, Policy: cmp.Or(b.Policy, Queue), Settings: b.Settings,
 		Status: Idle, ForkedOf: b.ForkedOf, ForkedAt: b.ForkedAt, Parent: b.Parent, Grant: b.Grant, ServedBy: b.ServedBy, CreatedAt: e.At, UpdatedAt: e.At, Last: e.Seq,
 	}
 }

@@ -1,6 +1,10 @@
 package chat
 
-import "time"
+import (
+	"time"
+
+	"github.com/parley-hq/parley/internal/text"
+)
 
 // At is a position: microseconds since the epoch. It rises strictly within a
 // session over events and preview pieces alike, so a dialect that has only one
@@ -63,7 +67,7 @@ func (a *At) UnmarshalJSON(b []byte) error {
 	}
 	var t time.Time
 	if err := t.UnmarshalJSON(b); err != nil {
-		return Errorf(Invalid, "%s is not an RFC 3339 time such as 2026-01-02T15:04:05Z", clip(string(b), 64))
+		return Errorf(Invalid, "%s is not an RFC 3339 time such as 2026-01-02T15:04:05Z", text.Clip(string(b), 64))
 	}
 	*a = AtOf(t)
 	return nil

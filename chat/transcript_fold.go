@@ -1,6 +1,9 @@
 package chat
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // fold gives each kind of event its place among the items. Kinds that are not
 // named here are part of the state only.
@@ -171,7 +174,7 @@ func (t *Transcript) answer(e *Event, request string, status PromptStatus, answe
 }
 
 func promptID(e *Event, request string) string {
-	return first(nameID("p-", "", request), seqID(e.Seq))
+	return cmp.Or(nameID("p-", "", request), seqID(e.Seq))
 }
 
 // perTurn returns the place of the one item of a kind that a turn has, begun by
@@ -185,7 +188,7 @@ func (t *Transcript) perTurn(e *Event, kind ItemKind, prefix string) int {
 		t.Items[i].Last = e.Seq
 		return i
 	}
-	i := t.add(e, kind, first(id, seqID(e.Seq)))
+	i := t.add(e, kind, cmp.Or(id, seqID(e.Seq)))
 	if i >= 0 {
 		t.Items[i].Headless = id != "" && !t.turn(e.Turn).began
 	}

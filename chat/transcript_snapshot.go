@@ -1,6 +1,9 @@
 package chat
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Transcript returns a transcript that continues the snapshot: events and previews after its cursor change it as they
 // change the fold of the whole log. Of the session's state it has what View shows.
@@ -15,7 +18,7 @@ func (s *Snapshot) Transcript() *Transcript {
 		t.index[it.ID] = i
 		switch {
 		case it.Tool != nil && it.Tool.Status == ToolRunning:
-			key := callKey{turn: it.Turn, line: it.Workstream, call: first(it.Tool.CallID, it.Tool.BatchID)}
+			key := callKey{turn: it.Turn, line: it.Workstream, call: cmp.Or(it.Tool.CallID, it.Tool.BatchID)}
 			if key.call == "" {
 				key.tool = it.Tool.Tool
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -225,7 +226,7 @@ func longLog(tb testing.TB, n int) ([]Event, *State) {
 		s.answering("question")
 		s.on("", AgentPlan{Tasks: []Task{{ID: "1", Title: "Look", Status: "pending"}}})
 		for i := range 8 {
-			id := "c" + itoa(i)
+			id := "c" + strconv.Itoa(i)
 			s.on("", AgentToolCall{CallID: id, Tool: "search", Params: raw(`{"q":"margins in the south","limit":20}`)})
 			s.on("", AgentToolProgress{CallID: id, Done: 1, Total: 2, Message: "reading"})
 			s.on("", AgentToolProgress{CallID: id, Done: 2, Total: 2, Message: "reading"})

@@ -1,5 +1,7 @@
 package chat
 
+import "cmp"
+
 // call begins a tool's item.
 func (t *Transcript) call(e *Event, b AgentToolCall) {
 	key := callKeyOf(e, b.CallID, b.Tool)
@@ -57,7 +59,7 @@ func (t *Transcript) cutOff(e *Event, key callKey) {
 // progress updates the item of its call, or makes one for a batch that is no
 // call.
 func (t *Transcript) progress(e *Event, b AgentToolProgress) {
-	name := first(b.CallID, b.BatchID)
+	name := cmp.Or(b.CallID, b.BatchID)
 	key := callKeyOf(e, name, b.Tool)
 	i, running := t.waiting(key)
 	if !running {
@@ -78,7 +80,7 @@ func (t *Transcript) progress(e *Event, b AgentToolProgress) {
 	}
 	it := &t.Items[i]
 	tool := *it.Tool
-	tool.Tool = first(tool.Tool, b.Tool)
+	tool.Tool = cmp.Or(tool.Tool, b.Tool)
 	tool.Progress = &ToolProgress{Done: b.Done, Total: b.Total, Message: b.Message, Items: b.Items, Data: b.Data}
 	if tool.BatchID != "" && b.Total > 0 && b.Done >= b.Total {
 		tool.Status, tool.EndedAt = ToolOK, e.At
@@ -102,7 +104,7 @@ func (t *Transcript) outcome(e *Event, call, name string, end func(*ToolItem)) {
 	}
 	it := &t.Items[i]
 	tool := *it.Tool
-	tool.Tool = first(tool.Tool, name)
+	tool.Tool = cmp.Or(tool.Tool, name)
 	end(&tool)
 	tool.EndedAt = e.At
 	it.Tool, it.Last = &tool, e.Seq
@@ -120,7 +122,7 @@ func callKeyOf(e *Event, call, tool string) callKey {
 }
 
 func callID(e *Event, call string) string {
-	return first(nameID("c-", e.Turn, call), seqID(e.Seq))
+	return cmp.Or(nameID("c-", e.Turn, call), seqID(e.Seq))
 }
 
 func statusOf(code string) ToolStatus {

@@ -1,6 +1,10 @@
 package chat
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"strconv"
+)
 
 // Workstream is the state of a parallel line of work.
 type Workstream struct {
@@ -76,19 +80,9 @@ func workstreamOf(b Body) string {
 
 // ChildOf returns the workstream whose parent a body has news for, or "".
 func ChildOf(b Body) string {
-	switch b := b.(type) {
-	case WorkstreamProgress:
-		return b.ID
-	case WorkstreamWarning:
-		return b.ID
-	case WorkstreamCompleted:
-		return b.ID
-	case WorkstreamFailed:
-		return b.ID
-	case WorkstreamTimeout:
-		return b.ID
-	case WorkstreamCanceled:
-		return b.ID
+	switch b.(type) {
+	case WorkstreamProgress, WorkstreamWarning, WorkstreamCompleted, WorkstreamFailed, WorkstreamTimeout, WorkstreamCanceled:
+		return workstreamOf(b)
 	}
 	return ""
 }
@@ -109,7 +103,7 @@ func WorkstreamText(b Body) string {
 		}
 		return text(b.ID, "answered", b.Summary)
 	case WorkstreamWarning:
-		return text(b.ID, "has used "+itoa(int(b.Share*100+0.5))+" % of its time", b.Message)
+		return text(b.ID, "has used "+strconv.Itoa(int(b.Share*100+0.5))+" % of its time", b.Message)
 	case WorkstreamCompleted:
 		return text(b.ID, "completed", b.Summary)
 	case WorkstreamFailed:
@@ -129,8 +123,8 @@ func (w *Workstream) apply(e *Event) {
 		if b.Phase != "" {
 			w.Phase, w.Tool = b.Phase, b.Tool
 		}
-		w.Iteration, w.Message = max(b.Iteration, w.Iteration), first(b.Message, w.Message)
-		w.Summary, w.Share, w.ProgressAt = first(b.Summary, w.Summary), b.Share, e.At
+		w.Iteration, w.Message = max(b.Iteration, w.Iteration), cmp.Or(b.Message, w.Message)
+		w.Summary, w.Share, w.ProgressAt = cmp.Or(b.Summary, w.Summary), b.Share, e.At
 	case WorkstreamWarning:
 		w.Warned = b.Share
 	case WorkstreamSteered:
@@ -149,7 +143,7 @@ func (w *Workstream) apply(e *Event) {
 		w.Summary = b.Summary
 	case WorkstreamCanceled:
 		w.end(WorkCanceled, e.At, b.Files)
-		w.Reason = first(b.Reason, w.Reason)
+		w.Reason = cmp.Or(b.Reason, w.Reason)
 	}
 }
 

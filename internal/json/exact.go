@@ -272,21 +272,26 @@ func (s *scanner) text() {
 		s.bad = true
 		return
 	}
-	from := s.i
-	for at := from + 1; ; at++ {
-		n := bytes.IndexByte(s.b[at:], '"')
+	n := TextEnd(s.b[s.i:])
+	s.bad = n == 0
+	s.i += n
+}
+
+// TextEnd returns the length of the string that b begins with, quotes included, 0 if it
+// has no end.
+func TextEnd(b []byte) int {
+	for i := 1; ; i++ {
+		n := bytes.IndexByte(b[i:], '"')
 		if n < 0 {
-			s.bad = true
-			return
+			return 0
 		}
-		at += n
+		i += n
 		slashes := 0
-		for s.b[at-1-slashes] == '\\' {
+		for b[i-1-slashes] == '\\' {
 			slashes++
 		}
 		if slashes%2 == 0 {
-			s.i = at + 1
-			return
+			return i + 1
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // MaxJSONDepth is how deep JSON may be nested unless the caller of [CheckJSON] sets a
@@ -32,7 +34,7 @@ func CheckJSON(b []byte, maxDepth int) error {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
 		case '"':
-			n := textLength(b[i:])
+			n := json.TextEnd(b[i:])
 			if n == 0 {
 				return nil // a text without an end
 			}
@@ -102,23 +104,4 @@ func hex4(b []byte) (r rune) {
 		r = r<<4 | rune(c)
 	}
 	return r
-}
-
-// textLength is the length of the text that b begins with, quotes included, 0
-// when it has no end.
-func textLength(b []byte) int {
-	for i := 1; ; i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return 0
-		}
-		i += n
-		slashes := 0
-		for b[i-1-slashes] == '\\' {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return i + 1
-		}
-	}
 }
