@@ -20,9 +20,7 @@ func (c *Client) Snapshot(ctx context.Context, id chat.SessionID, items int) (ch
 	if items > 0 {
 		v.Set("items", strconv.Itoa(items))
 	}
-	var out chat.Snapshot
-	err := c.do(ctx, call{method: http.MethodGet, path: sessionPath(id, "/snapshot"), query: v, safe: true}, &out)
-	return out, err
+	return do[chat.Snapshot](ctx, c, call{method: http.MethodGet, path: sessionPath(id, "/snapshot"), query: v, safe: true})
 }
 
 // Export writes a session's whole log to w, one event per line, byte for byte
@@ -105,21 +103,11 @@ func (c *Client) Backup(ctx context.Context, w io.Writer, tell func(bytes int64)
 			tell(done)
 		}
 	}}
-	buf := make([]byte, 256<<10)
-	for {
-		n, err := body.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return body.n, err
-			}
-		}
-		if err == io.EOF {
-			return body.n, nil
-		}
-		if err != nil {
-			return body.n, c.broken(ctx, err)
-		}
+	_, err = io.Copy(w, body)
+	if body.err != nil {
+		err = c.broken(ctx, body.err)
 	}
+	return body.n, err
 }
 
 // Check is how far a verification has come. The last one is Done and has all

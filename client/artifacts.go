@@ -12,13 +12,7 @@ import (
 )
 
 // Artifact is a file that belongs to a session.
-type Artifact struct {
-	Path      string  `json:"path"`
-	MediaType string  `json:"media_type"`
-	Size      int64   `json:"size"`
-	SHA256    string  `json:"sha256"`
-	StoredAt  chat.At `json:"stored_at,omitzero"`
-}
+type Artifact = chat.FileInfo
 
 // UploadOptions describes what is uploaded.
 type UploadOptions struct {
@@ -80,6 +74,7 @@ type counted struct {
 	n     int64
 	total int64
 	tell  func(done, total int64)
+	err   error // of a failed read
 }
 
 func (c *counted) Read(p []byte) (int, error) {
@@ -88,20 +83,15 @@ func (c *counted) Read(p []byte) (int, error) {
 	if c.tell != nil && n > 0 {
 		c.tell(c.n, c.total)
 	}
+	if err != io.EOF {
+		c.err = err
+	}
 	return n, err
 }
 
 // Download opens a file of the session. The caller closes it.
 func (c *Client) Download(ctx context.Context, id chat.SessionID, path string) (io.ReadCloser, Artifact, error) {
-	var res *http.Response
-	err := c.repeat(ctx, true, func() error {
-		req, err := c.request(ctx, http.MethodGet, artifactPath(id, path), nil, nil)
-		if err != nil {
-			return err
-		}
-		res, err = c.send(req)
-		return err
-	})
+	res, err := c.open(ctx, artifactPath(id, path))
 	if err != nil {
 		return nil, Artifact{}, err
 	}

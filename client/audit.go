@@ -23,7 +23,5 @@ func (c *Client) Audit(ctx context.Context, q chat.AuditQuery) (chat.AuditPage, 
 	if q.Limit > 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))
 	}
-	var out chat.AuditPage
-	err := c.do(ctx, call{method: http.MethodGet, path: "/audit", query: v, safe: true}, &out)
-	return out, err
+	return do[chat.AuditPage](ctx, c, call{method: http.MethodGet, path: "/audit", query: v, safe: true})
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,30 +55,21 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.URL == "" {
-		o.URL = DefaultURL
-	}
-	o.URL = strings.TrimRight(o.URL, "/")
+	o.URL = strings.TrimRight(cmp.Or(o.URL, DefaultURL), "/")
 	if o.HTTP == nil {
-		o.HTTP = &http.Client{Transport: transport()}
+		t := http.DefaultTransport.(*http.Transport).Clone()
+		t.MaxIdleConnsPerHost = 16
+		o.HTTP = &http.Client{Transport: t}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Retries == 0 {
-		o.Retries = 5
-	}
+	o.Retries = cmp.Or(o.Retries, 5)
 	if o.Silence <= 0 {
 		o.Silence = 45 * time.Second
 	}
 	o.Backoff = o.Backoff.withDefaults()
 	return o
-}
-
-func transport() http.RoundTripper {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.MaxIdleConnsPerHost = 16
-	return t
 }
 
 // Client calls one server.
@@ -110,12 +102,18 @@ type call struct {
 	safe   bool // may be sent again when its response was lost
 }
 
+// do sends a call and returns the answer.
+func do[T any](ctx context.Context, c *Client, r call) (out T, err error) {
+	err = c.do(ctx, r, &out)
+	return out, err
+}
+
 // do sends a call and decodes the answer into out, which may be nil.
 func (c *Client) do(ctx context.Context, r call, out any) error {
 	var body []byte
 	if r.in != nil {
 		var err error
-		if body, err = encode(r.in); err != nil {
+		if body, err = json.Marshal(r.in); err != nil {
 			return chat.Errorf(chat.Invalid, "the request cannot be written as JSON").Because(err)
 		}
 	}
@@ -137,14 +135,6 @@ func (c *Client) do(ctx context.Context, r call, out any) error {
 		}
 		return nil
 	})
-}
-
-func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return b.Bytes(), err
 }
 
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {

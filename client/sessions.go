@@ -8,27 +8,16 @@ import (
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
 )
 
 // NewSession describes a new session. The zero value is a session with an
 // id made by the server, answered by its default agent.
-type NewSession struct {
-	ID       chat.SessionID  `json:"id,omitempty"`
-	Agent    string          `json:"agent,omitempty"` // chat.NoAgent: no agent answers
-	Title    string          `json:"title,omitempty"`
-	Metadata json.RawMessage `json:"metadata,omitempty"` // an object
-	Policy   chat.Policy     `json:"policy,omitempty"`
-	Settings chat.Settings   `json:"settings,omitzero"`
-	Members  []chat.Member   `json:"members,omitempty"`
-}
+type NewSession = chat.NewSession
 
 // Create creates a session. With an ID it may be repeated: the same request by the
 // same caller returns the existing session.
 func (c *Client) Create(ctx context.Context, s NewSession) (chat.Session, error) {
-	var out chat.Session
-	err := c.do(ctx, call{method: http.MethodPost, path: "/sessions", in: s, safe: s.ID != ""}, &out)
-	return out, err
+	return do[chat.Session](ctx, c, call{method: http.MethodPost, path: "/sessions", in: s, safe: s.ID != ""})
 }
 
 func sessionPath(id chat.SessionID, rest string) string {
@@ -37,9 +26,7 @@ func sessionPath(id chat.SessionID, rest string) string {
 
 // Get returns a session's record.
 func (c *Client) Get(ctx context.Context, id chat.SessionID) (chat.Session, error) {
-	var out chat.Session
-	err := c.do(ctx, call{method: http.MethodGet, path: sessionPath(id, ""), safe: true}, &out)
-	return out, err
+	return do[chat.Session](ctx, c, call{method: http.MethodGet, path: sessionPath(id, ""), safe: true})
 }
 
 // SessionQuery narrows a list of sessions.
@@ -61,9 +48,7 @@ func (c *Client) List(ctx context.Context, q SessionQuery) (chat.SessionPage, er
 	if q.Limit > 0 {
 		v.Set("limit", strconv.Itoa(q.Limit))
 	}
-	var page chat.SessionPage
-	err := c.do(ctx, call{method: http.MethodGet, path: "/sessions", query: v, safe: true}, &page)
-	return page, err
+	return do[chat.SessionPage](ctx, c, call{method: http.MethodGet, path: "/sessions", query: v, safe: true})
 }
 
 func set(v url.Values, key, value string) {
@@ -96,16 +81,12 @@ func (c *Client) Sessions(ctx context.Context, q SessionQuery) iter.Seq2[chat.Se
 
 // Update changes the fields of a session that are set, and only those.
 func (c *Client) Update(ctx context.Context, id chat.SessionID, change chat.SessionUpdated) (chat.Session, error) {
-	var out chat.Session
-	err := c.do(ctx, call{method: http.MethodPatch, path: sessionPath(id, ""), in: change, safe: true}, &out)
-	return out, err
+	return do[chat.Session](ctx, c, call{method: http.MethodPatch, path: sessionPath(id, ""), in: change, safe: true})
 }
 
 // Delete erases a session and all that belongs to it. This cannot be undone.
 func (c *Client) Delete(ctx context.Context, id chat.SessionID) (chat.Receipt, error) {
-	var out chat.Receipt
-	err := c.do(ctx, call{method: http.MethodDelete, path: sessionPath(id, "")}, &out)
-	return out, err
+	return do[chat.Receipt](ctx, c, call{method: http.MethodDelete, path: sessionPath(id, "")})
 }
 
 // Agent is an agent of the server.

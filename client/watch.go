@@ -52,7 +52,7 @@ type Link struct {
 // the cursor is beyond the last event, or the caller may not read the session.
 func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
-		t := &position{id: id}
+		t := &readState{id: id}
 		if opt.After != "" {
 			at, err := chat.ParseCursor(opt.After)
 			if err != nil {
@@ -122,7 +122,7 @@ func (f *reconnects) after(err error, progress bool) (d time.Duration, again boo
 }
 
 // stream reads one connection until it ends. progress reports whether it brought anything but a hello.
-func (c *Client) stream(ctx context.Context, t *position, opt WatchOptions, yield func(Frame, error) bool) (progress bool, err error) {
+func (c *Client) stream(ctx context.Context, t *readState, opt WatchOptions, yield func(Frame, error) bool) (progress bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	v := url.Values{}
@@ -178,9 +178,9 @@ const (
 	maxMarks = 64      // open blocks in a cursor; the oldest are dropped
 )
 
-// position is what a reader has of one session's stream. It is computed from the received frames alone, so that nothing is
+// readState is what a reader has of one session's stream. It is computed from the received frames alone, so that nothing is
 // lost or repeated, whatever the server resumes with.
-type position struct {
+type readState struct {
 	id        chat.SessionID
 	at        chat.Cursor
 	known     bool                  // at is set
@@ -190,7 +190,7 @@ type position struct {
 }
 
 // handle applies one frame and returns what the consumer receives, nil for nothing.
-func (t *position) handle(f sse.Frame) (*Frame, error) {
+func (t *readState) handle(f sse.Frame) (*Frame, error) {
 	switch f.Event {
 	case "hello":
 		return t.hello(f.ID, f.Data)
@@ -212,7 +212,7 @@ func (t *position) handle(f sse.Frame) (*Frame, error) {
 	return nil, nil // ping, or a kind from a later version
 }
 
-func (t *position) hello(id string, data []byte) (*Frame, error) {
+func (t *readState) hello(id string, data []byte) (*Frame, error) {
 	var h Hello
 	if err := json.Unmarshal(data, &h); err != nil {
 		return nil, chat.Errorf(chat.Internal, "the server's hello cannot be read").Because(err)
@@ -231,7 +231,7 @@ func (t *position) hello(id string, data []byte) (*Frame, error) {
 	return &Frame{Session: t.id, Cursor: t.cursor(), Hello: &h}, nil
 }
 
-func (t *position) event(e *chat.Event) (*Frame, error) {
+func (t *readState) event(e *chat.Event) (*Frame, error) {
 	if e.Seq <= t.at.Seq {
 		return nil, nil
 	}
@@ -245,7 +245,7 @@ func (t *position) event(e *chat.Event) (*Frame, error) {
 	return &Frame{Session: t.id, Cursor: t.cursor(), Event: e}, nil
 }
 
-func (t *position) piece(p *chat.Preview) (*Frame, error) {
+func (t *readState) piece(p *chat.Preview) (*Frame, error) {
 	p.End = p.Offset + len(p.Text)
 	have := t.at.Bytes(p.Block)
 	if t.headless[p.Block] || p.Offset > have {
@@ -272,7 +272,7 @@ func (t *position) piece(p *chat.Preview) (*Frame, error) {
 }
 
 // cursor is a copy that the consumer may keep.
-func (t *position) cursor() chat.Cursor {
+func (t *readState) cursor() chat.Cursor {
 	c := t.at
 	c.Blocks = append([]chat.Mark(nil), c.Blocks...)
 	return c

@@ -179,7 +179,7 @@ func (w *worker) ready(ctx context.Context, conn *websocket.Conn) error {
 }
 
 func write(ctx context.Context, conn *websocket.Conn, v any) error {
-	b, err := encode(v)
+	b, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}

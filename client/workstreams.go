@@ -14,9 +14,7 @@ func (c *Client) Launch(ctx context.Context, id chat.SessionID, l chat.Launch) (
 	if l.ClientID == "" {
 		l.ClientID = NewClientID()
 	}
-	var out chat.WorkstreamStatus
-	err := c.do(ctx, call{method: http.MethodPost, path: sessionPath(id, "/workstreams"), in: l, safe: true}, &out)
-	return out, err
+	return do[chat.WorkstreamStatus](ctx, c, call{method: http.MethodPost, path: sessionPath(id, "/workstreams"), in: l, safe: true})
 }
 
 // Workstreams tells how the workstreams of a session are, in the order of their
@@ -52,14 +50,10 @@ func (c *Client) TerminateWorkstream(ctx context.Context, id chat.SessionID, nam
 
 // workstream does a request about one workstream. All of them can be repeated.
 func (c *Client) workstream(ctx context.Context, method string, id chat.SessionID, name, verb string, in any) (chat.WorkstreamStatus, error) {
-	var out chat.WorkstreamStatus
-	err := c.do(ctx, call{method: method, path: sessionPath(id, "/workstreams/"+url.PathEscape(name)+verb), in: in, safe: true}, &out)
-	return out, err
+	return do[chat.WorkstreamStatus](ctx, c, call{method: method, path: sessionPath(id, "/workstreams/"+url.PathEscape(name)+verb), in: in, safe: true})
 }
 
 // Fork begins a session that shares another one's past.
 func (c *Client) Fork(ctx context.Context, id chat.SessionID, f chat.Fork) (chat.Session, error) {
-	var out chat.Session
-	err := c.do(ctx, call{method: http.MethodPost, path: sessionPath(id, "/fork"), in: f}, &out)
-	return out, err
+	return do[chat.Session](ctx, c, call{method: http.MethodPost, path: sessionPath(id, "/fork"), in: f})
 }

@@ -94,7 +94,7 @@ func (t *workTurn) Append(ctx context.Context, list []chat.Draft) ([]chat.Event,
 	if err != nil {
 		return nil, err
 	}
-	raw, err := encode(wire)
+	raw, err := json.Marshal(wire)
 	if err != nil {
 		return nil, err
 	}
