@@ -104,7 +104,7 @@ func parseDrafts(b []byte) ([]Draft, error) {
 			Type: w.Type, Payload: w.Payload, ClientID: w.ClientID, Workstream: w.Workstream,
 			Parent: w.Parent, Turn: w.Turn, Attempt: w.Attempt,
 		}
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			if len(wires) > 1 {
 				e := *Public(err)
 				e.Msg = "draft " + strconv.Itoa(i) + ": " + e.Msg
@@ -117,9 +117,9 @@ func parseDrafts(b []byte) ([]Draft, error) {
 	return drafts, nil
 }
 
-// Settle checks the draft and fills in Body from Payload or Payload from Body.
+// Normalize checks the draft and fills in Body from Payload or Payload from Body.
 // After it, both are there.
-func (d *Draft) Settle() error {
+func (d *Draft) Normalize() error {
 	if d.Body == nil {
 		if err := CheckType(d.Type); err != nil {
 			return err
@@ -244,7 +244,7 @@ func writeText(head, text string) json.RawMessage {
 func (d Draft) Rewritten(payload json.RawMessage) (Draft, error) {
 	d.Digest()
 	d.Payload, d.Body = payload, nil
-	return d, d.Settle()
+	return d, d.Normalize()
 }
 
 // WithBody returns d with another body. Its digest stays if d has a client id.
@@ -253,5 +253,5 @@ func (d Draft) WithBody(body Body) (Draft, error) {
 		d.Digest()
 	}
 	d.Body, d.Payload = body, nil
-	return d, d.Settle()
+	return d, d.Normalize()
 }

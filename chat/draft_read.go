@@ -55,7 +55,7 @@ func (d *Draft) read(f *Fields) bool {
 			f.Stop() // it may be one of the above in other letters
 		}
 	}
-	if !f.ended || f.bad || d.Settle() != nil {
+	if !f.ended || f.bad || d.Normalize() != nil {
 		return false
 	}
 	// Decoding a known kind has shown that the payload is valid.

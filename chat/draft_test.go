@@ -123,16 +123,16 @@ func TestGoodDrafts(t *testing.T) {
 func TestSettleTrustsNoPayload(t *testing.T) {
 	for _, p := range []string{`{{{`, `{}x`, `"`, `{"a":1},"type":"user.message"`, "\xff", `{"a" : 1} }`} {
 		d := Draft{Type: "odd.thing", Payload: json.RawMessage(p)}
-		wantCode(t, d.Settle(), Invalid)
+		wantCode(t, d.Normalize(), Invalid)
 		d = NewDraft(Unknown{Name: "odd.thing", Payload: json.RawMessage(p)})
-		wantCode(t, d.Settle(), Invalid)
+		wantCode(t, d.Normalize(), Invalid)
 	}
 	d := NewDraft(Unknown{Name: "odd.thing"})
-	if err := d.Settle(); err != nil || string(d.Payload) != "{}" {
+	if err := d.Normalize(); err != nil || string(d.Payload) != "{}" {
 		t.Error(err, string(d.Payload))
 	}
 	d = NewDraft(AgentText{Text: "<b> & é"})
-	if err := d.Settle(); err != nil || string(d.Payload) != `{"text":"<b> & é"}` {
+	if err := d.Normalize(); err != nil || string(d.Payload) != `{"text":"<b> & é"}` {
 		t.Error(err, string(d.Payload))
 	}
 	d, err := d.As("k").WithBody(AgentText{Text: "other"})
@@ -149,7 +149,7 @@ func TestNesting(t *testing.T) {
 		ok bool
 	}{{nest(MaxDepth), true}, {nest(MaxDepth + 1), false}, {wide, true}} {
 		d := Draft{Type: "odd.thing", Payload: json.RawMessage(c.p)}
-		if err := d.Settle(); (err == nil) != c.ok {
+		if err := d.Normalize(); (err == nil) != c.ok {
 			t.Errorf("%.20s…: %v", c.p, err)
 		}
 	}

@@ -206,7 +206,7 @@ func TestHashChain(t *testing.T) {
 
 func TestPreviewWire(t *testing.T) {
 	p := Preview{Block: "b7", Offset: 2, Text: "é\"", Kind: "", Workstream: "main", Turn: "t-1"}
-	if err := p.Settle(); err != nil || p.End != 5 || p.Kind != TextBlock || p.Workstream != "" {
+	if err := p.Normalize(); err != nil || p.End != 5 || p.Kind != TextBlock || p.Workstream != "" {
 		t.Fatal(p, err)
 	}
 	var got Preview
@@ -217,7 +217,7 @@ func TestPreviewWire(t *testing.T) {
 		{Block: "a b", Text: "x"}, {Text: "x"}, {Block: "b"}, {Block: "b", Text: "\xc3"}, {Block: "b", Text: "x", Offset: -1},
 		{Block: "b", Text: "x", Kind: "song"}, {Block: "b", Text: "x", Workstream: "a/b"}, {Block: "b", Text: "x", Offset: MaxBlock + 1},
 	} {
-		wantCode(t, bad.Settle(), Invalid)
+		wantCode(t, bad.Normalize(), Invalid)
 	}
-	wantCode(t, (&Preview{Block: "b", Text: "xx", Offset: MaxBlock - 1}).Settle(), TooLarge)
+	wantCode(t, (&Preview{Block: "b", Text: "xx", Offset: MaxBlock - 1}).Normalize(), TooLarge)
 }

@@ -32,9 +32,9 @@ type Preview struct {
 // MaxBlock is the size at which a block must be closed and continued in a new one.
 const MaxBlock = 512 << 10
 
-// Settle checks a piece that came from outside and fills in what follows from
-// the rest.
-func (p *Preview) Settle() error {
+// Normalize checks a piece of a client and fills in the fields that follow from
+// others.
+func (p *Preview) Normalize() error {
 	if err := p.Block.Validate(); err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func (s *script) append(e Event) Seq {
 	e.ID = EventID(MakeID(NumberFor(s.id, 0), s.seq).Text(EventPrefix))
 	if e.Payload == nil {
 		d := Draft{Body: e.Body}
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			s.t.Fatalf("event %d: %v", s.seq, err)
 		}
 		e.Type, e.Payload = d.Type, d.Payload
@@ -130,7 +130,7 @@ func (s *script) piece(line string, block BlockID, offset int, text string) {
 
 func (s *script) pieceOf(line string, block BlockID, offset int, text string, kind BlockKind) {
 	p := Preview{Block: block, Offset: offset, Text: text, Kind: kind, Workstream: line, Turn: s.turns[line]}
-	if err := p.Settle(); err != nil {
+	if err := p.Normalize(); err != nil {
 		s.t.Fatal(err)
 	}
 	s.entries = append(s.entries, entry{preview: &p})

@@ -300,11 +300,11 @@ func (s *State) Apply(e *Event) (changed bool) {
 		s.close(b.RequestID)
 	default:
 		if s.applyWorkstream(e) {
-			s.settle()
+			s.updateStatus()
 			return true
 		}
 	}
-	return s.settle() || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
+	return s.updateStatus() || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
 }
 
 func (s *State) begin(e *Event, b SessionStarted) {
@@ -394,8 +394,8 @@ func (s *State) close(requestID string) {
 	s.Prompts = slices.DeleteFunc(s.Prompts, func(p *Prompt) bool { return p.RequestID == requestID })
 }
 
-// settle derives the status; it reports whether the record changed.
-func (s *State) settle() bool {
+// updateStatus derives the status; it reports whether the record changed.
+func (s *State) updateStatus() bool {
 	status := s.Session.Status
 	if status != Completed && status != FailedState {
 		status = Idle

@@ -29,7 +29,7 @@ type draft struct {
 func drafts(list []chat.Draft) (out []draft, keyed bool, err error) {
 	keyed = true
 	for _, d := range list {
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			return nil, false, err
 		}
 		keyed = keyed && d.ClientID != ""

@@ -66,7 +66,7 @@ func tell(r *rand.Rand, events int) story {
 	begun := 0
 	add := func(body chat.Body) {
 		d := chat.NewDraft(body)
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			panic(err)
 		}
 		seq := chat.Seq(1)

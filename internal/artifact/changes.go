@@ -176,9 +176,9 @@ func (l *Local) hide(c *change) (err error) {
 	return l.syncDir(folder)
 }
 
-// Settle ends the changes that the last process did not finish. stored reports whether
+// FinishChanges ends the changes that the last process did not finish. stored reports whether
 // the log has a change. It is called before the store is used.
-func (l *Local) Settle(ctx context.Context, stored func(chat.FileChange) (bool, error)) error {
+func (l *Local) FinishChanges(ctx context.Context, stored func(chat.FileChange) (bool, error)) error {
 	dir := filepath.Join(l.dir, changesDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -5,7 +5,7 @@
 //
 // Local is a store in a folder: Put, Get, Stat, List, Delete, Remove, Copy, CopySession,
 // Merge, DeleteSession. Info describes one file. Walk visits what a backup needs, Verify
-// reads every byte, Settle ends changes that a crash has interrupted. Files that Get
+// reads every byte, FinishChanges ends changes that a crash has interrupted. Files that Get
 // returns are compared with their hash while they are read.
 //
 // # What is on disk
@@ -35,7 +35,7 @@
 // is removed with the next delete of that name, or with the session.
 //
 // A change that belongs to the log (PutOptions.Commit, Remove, CopySession) leaves a
-// note until it is settled; Settle ends those that a crash left, see changes.go.
+// note until it is settled; FinishChanges ends those that a crash left, see changes.go.
 //
 // # Concurrency
 //

@@ -81,7 +81,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 				killAt(l, n)
 				failure := c.do(g, l)
 				l = open(t, dir, Options{})
-				if err := l.Settle(t.Context(), g.has); err != nil {
+				if err := l.FinishChanges(t.Context(), g.has); err != nil {
 					t.Fatal(err)
 				}
 				info, err := l.Stat(t.Context(), "s", "f")
@@ -135,7 +135,7 @@ func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 			return l.step()
 		})
 		l = open(t, dir, Options{})
-		if err := l.Settle(t.Context(), func(chat.FileChange) (bool, error) { return forked, nil }); err != nil {
+		if err := l.FinishChanges(t.Context(), func(chat.FileChange) (bool, error) { return forked, nil }); err != nil {
 			t.Fatal(err)
 		}
 		count, _, err := l.Usage(t.Context(), "fork")

@@ -85,7 +85,7 @@ func (a *author) build(bodies ...chat.Body) (*chat.Commit, error) {
 	}
 	for i, body := range bodies {
 		d := chat.NewDraft(body).As(a.keyed[i])
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			return nil, err
 		}
 		seq := c.State.Last + 1

@@ -35,7 +35,7 @@ func (s *script) id(prefix string) string {
 }
 
 func (s *script) add(d chat.Draft, by chat.Actor, turn chat.TurnID) *chat.Event {
-	if err := d.Settle(); err != nil {
+	if err := d.Normalize(); err != nil {
 		panic(err)
 	}
 	e := chat.Event{

@@ -414,7 +414,9 @@ func (f *fakeFiles) Remove(_ context.Context, _ chat.SessionID, path string, _ c
 	return commit(chat.FileInfo{Path: path})
 }
 
-func (f *fakeFiles) Settle(context.Context, func(chat.FileChange) (bool, error)) error { return f.err }
+func (f *fakeFiles) FinishChanges(context.Context, func(chat.FileChange) (bool, error)) error {
+	return f.err
+}
 
 func (f *fakeFiles) Merge(_ context.Context, _ chat.SessionID, _ []string, to string) ([]string, error) {
 	f.merged = append(f.merged, to)

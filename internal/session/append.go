@@ -47,7 +47,7 @@ type appending struct {
 // limit of stored bytes applies to them.
 func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, quota bool) (*appending, error) {
 	for i := range drafts {
-		if err := drafts[i].Settle(); err != nil {
+		if err := drafts[i].Normalize(); err != nil {
 			return nil, at(i, len(drafts), err)
 		}
 	}
@@ -292,7 +292,7 @@ func (d *decision) turnFor(c chat.Caller, draft *chat.Draft) (chat.TurnID, error
 }
 
 func errTurnEnded(turn chat.TurnID) error {
-	return chat.Errorf(chat.Conflict, "turn %s has ended; nothing more can be said in it", turn).With("turn_id", turn)
+	return chat.Errorf(chat.Conflict, "turn %s has ended and accepts no more events", turn).With("turn_id", turn)
 }
 
 func errOldAttempt(t *chat.Turn, attempt int) error {

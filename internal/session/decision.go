@@ -132,7 +132,7 @@ func (d *decision) addSystem(body chat.Body, workstream string, turn chat.TurnID
 func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, turn chat.TurnID) {
 	draft := chat.NewDraft(body)
 	draft.Workstream = workstream
-	if err := draft.Settle(); err != nil {
+	if err := draft.Normalize(); err != nil {
 		panic("session: the server's own event is invalid: " + err.Error())
 	}
 	d.add(actor, draft, turn)

@@ -115,7 +115,7 @@ func TestAPanicLocksNobodyOut(t *testing.T) {
 	defer r.release()
 	good := func() *request {
 		a := &appending{caller: ann, drafts: []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})}}
-		if err := a.drafts[0].Settle(); err != nil {
+		if err := a.drafts[0].Normalize(); err != nil {
 			t.Fatal(err)
 		}
 		return &request{rules: a}

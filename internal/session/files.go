@@ -72,7 +72,7 @@ func (s *Sessions) Recover(ctx context.Context) error {
 		return nil
 	}
 	ids := map[chat.SessionID]bool{}
-	err := s.opt.Artifacts.Settle(ctx, func(c chat.FileChange) (bool, error) {
+	err := s.opt.Artifacts.FinishChanges(ctx, func(c chat.FileChange) (bool, error) {
 		ids[c.Session] = true
 		return s.hasChange(ctx, c)
 	})

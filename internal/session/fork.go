@@ -38,7 +38,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	// The fork's own title, metadata and agent become an event after the copied ones.
 	// Validate it now, before anything is written.
 	change := chat.NewDraft(changeOf(f, f.Title, chat.Settings{}))
-	if err := change.Settle(); err != nil {
+	if err := change.Normalize(); err != nil {
 		return chat.Session{}, err
 	}
 	if err := s.mayOwnMore(ctx, c); err != nil {
@@ -190,7 +190,7 @@ func (k *forking) rewrite(fact *chat.Fact) (chat.Fact, error) {
 		b.Workspace, b.Members, b.ForkedOf, b.ForkedAt = k.caller.In(), nil, k.from.ID, k.params.After
 		b.Parent, b.Grant, b.ServedBy = "", "", "" // a fork has no parent session and no sidecar
 		d := chat.NewDraft(b)
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			return chat.Fact{}, err
 		}
 		e.Actor, e.Payload, e.Body, e.ClientID = k.caller.Actor, d.Payload, b, ""

@@ -31,7 +31,7 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 	}
 	pieces = slices.Clone(pieces)
 	for i := range pieces {
-		if err := pieces[i].Settle(); err != nil {
+		if err := pieces[i].Normalize(); err != nil {
 			return nil, at(i, len(pieces), err)
 		}
 	}

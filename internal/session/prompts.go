@@ -290,7 +290,7 @@ func (a *answering) decide(d *decision) error {
 		return err
 	}
 	draft := chat.NewDraft(body).As(a.answer.ClientID)
-	if err := draft.Settle(); err != nil {
+	if err := draft.Normalize(); err != nil {
 		return err
 	}
 	a.event, err = d.draft(a.caller, draft)

@@ -29,7 +29,7 @@ func TestDecisionIsRepeatable(t *testing.T) {
 		d := &decision{session: id, state: st.Clone(), blocks: blocks, now: st.LastAt + 1000, lastAt: st.LastAt, maxQueue: 10}
 		again := []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "b"}).As("k"), chat.NewDraft(chat.UserMessage{Text: "b"}).As("k")}
 		for i := range again {
-			if err := again[i].Settle(); err != nil {
+			if err := again[i].Normalize(); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -65,8 +65,8 @@ type artifacts interface {
 	// if the commit fails, the file is as it was before.
 	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error)
 	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
-	// Settle completes or reverts changes that the last process did not finish.
-	Settle(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
+	// FinishChanges completes or reverts changes that the last process did not finish.
+	FinishChanges(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
 	// CopySession copies all files of a session to a new one, as one change with a commit
 	// to the log.
 	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error

@@ -104,7 +104,7 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 // created the same one before.
 func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, body chat.SessionStarted) (sess chat.Session, created bool, err error) {
 	draft := chat.NewDraft(body)
-	if err := draft.Settle(); err != nil {
+	if err := draft.Normalize(); err != nil {
 		return sess, false, err
 	}
 	r := s.acquire(n.ID)
@@ -215,7 +215,7 @@ func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return chat.Session{}, err
 	}
 	draft := chat.NewDraft(u)
-	if err := draft.Settle(); err != nil {
+	if err := draft.Normalize(); err != nil {
 		return chat.Session{}, err
 	}
 	r, err := s.acquireFor(ctx, c, id)

@@ -111,7 +111,7 @@ type workCommand struct {
 
 func (s *Sessions) runCommand(ctx context.Context, c chat.Caller, id chat.SessionID, o *workCommand) (chat.WorkstreamStatus, error) {
 	o.caller = c
-	if err := o.sent.Settle(); err != nil {
+	if err := o.sent.Normalize(); err != nil {
 		return chat.WorkstreamStatus{}, err
 	}
 	r, err := s.acquireFor(ctx, c, id)
@@ -233,7 +233,7 @@ func (q *reporting) decide(d *decision) error {
 	}
 	draft := chat.NewDraft(p).As(q.clientID)
 	draft.Workstream = w.Parent
-	if err := draft.Settle(); err != nil {
+	if err := draft.Normalize(); err != nil {
 		return err
 	}
 	d.add(agentOf(t), draft, "")

@@ -209,7 +209,7 @@ func (n *ndjsonReader) eventBody(name string, b []byte) (chat.Body, error) {
 		return nil, err
 	}
 	d := chat.Draft{Type: name, Payload: rest}
-	if err := d.Settle(); err != nil {
+	if err := d.Normalize(); err != nil {
 		return nil, n.a.unreadable(chat.Public(err).Msg, err)
 	}
 	return d.Body, nil

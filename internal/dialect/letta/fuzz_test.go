@@ -57,7 +57,7 @@ func FuzzSend(f *testing.F) {
 			return
 		}
 		for i := range drafts {
-			if err := drafts[i].Settle(); err != nil && chat.CodeOf(err) == chat.Internal {
+			if err := drafts[i].Normalize(); err != nil && chat.CodeOf(err) == chat.Internal {
 				t.Fatalf("%q: %v", b, err)
 			}
 			if !json.Valid(drafts[i].Payload) {

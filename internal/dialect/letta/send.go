@@ -290,7 +290,7 @@ func (q *request) repeated(cv *conversation, req *sendRequest, trigger chat.Seq)
 		return nil, err
 	}
 	last := &drafts[len(drafts)-1]
-	if err := last.Settle(); err != nil {
+	if err := last.Normalize(); err != nil {
 		return nil, err
 	}
 	e, err := q.event(cv.session, trigger)

@@ -61,7 +61,7 @@ func FuzzFrame(f *testing.F) {
 		pieces, err := c.pieces()
 		coded(t, err)
 		for _, p := range pieces {
-			coded(t, p.Settle())
+			coded(t, p.Normalize())
 		}
 		if _, err := json.Marshal(serverFrame{Op: "ok", ID: c.ID, Session: c.Session}); err != nil {
 			t.Fatalf("the answer cannot be written: %v", err)
@@ -79,7 +79,7 @@ func FuzzPreviews(f *testing.F) {
 		pieces, err := parsePreviews(b)
 		coded(t, err)
 		for _, p := range pieces {
-			coded(t, p.Settle())
+			coded(t, p.Normalize())
 		}
 		r := newPieces(bytes.NewReader(b), 1<<20)
 		for range len(b) + 1 {

@@ -54,7 +54,7 @@ func FuzzDecode(f *testing.F) {
 				return
 			}
 			draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
-			if err := draft.Settle(); err != nil && chat.CodeOf(err) != chat.TooLarge && chat.CodeOf(err) != chat.Invalid {
+			if err := draft.Normalize(); err != nil && chat.CodeOf(err) != chat.TooLarge && chat.CodeOf(err) != chat.Invalid {
 				t.Errorf("%s: %v", b, err)
 			}
 			if len(blobs) > len(content) {
@@ -180,7 +180,7 @@ func script(said, tool string, params json.RawMessage, fail bool) []chat.Event {
 	var events []chat.Event
 	for i, b := range bodies {
 		d := chat.NewDraft(b)
-		if d.Settle() != nil && b.Type() != "agent.tool_call" {
+		if d.Normalize() != nil && b.Type() != "agent.tool_call" {
 			continue
 		}
 		seq := chat.Seq(i + 1)

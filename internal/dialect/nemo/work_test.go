@@ -26,7 +26,7 @@ func TestWorkstreamSteps(t *testing.T) {
 		chat.WorkstreamCompleted{ID: "w1", Summary: "Part 1 is done."},
 	} {
 		draft := chat.NewDraft(body)
-		if err := draft.Settle(); err != nil {
+		if err := draft.Normalize(); err != nil {
 			t.Fatal(err)
 		}
 		e := chat.Event{Session: "c", Seq: chat.Seq(i + 1), ID: chat.EventID(chat.MakeID(1, chat.Seq(i+1)).Text(chat.EventPrefix)), Type: draft.Type, Payload: draft.Payload, Body: body}

@@ -13,7 +13,7 @@ import (
 // eventWith is an event on a workstream.
 func eventWith(body chat.Body, line string) *chat.Event {
 	d := chat.NewDraft(body)
-	if err := d.Settle(); err != nil {
+	if err := d.Normalize(); err != nil {
 		panic(err)
 	}
 	return &chat.Event{Session: "s-1", Seq: 7, At: 1794704021301123, Type: d.Type, Body: body, Payload: d.Payload, Workstream: line, ClientID: "c-1"}

@@ -50,7 +50,7 @@ func FuzzPosted(f *testing.F) {
 			isRefusal(t, err)
 			return
 		}
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			isRefusal(t, err)
 			return
 		}
@@ -86,7 +86,7 @@ func FuzzStart(f *testing.F) {
 			t.Fatal(err)
 		}
 		draft := chat.NewDraft(chat.SessionStarted{Metadata: metadata})
-		if err := draft.Settle(); err != nil {
+		if err := draft.Normalize(); err != nil {
 			t.Errorf("%s: %v", b, err)
 		}
 		if again := metaOf(&chat.Session{Metadata: metadata}); again.once() != kept.once() {

@@ -36,7 +36,7 @@ func (d *Dialect) postMessage(ctx context.Context, c chat.Caller, id chat.Sessio
 	if err != nil {
 		return err
 	}
-	if err := draft.Settle(); err != nil {
+	if err := draft.Normalize(); err != nil {
 		return err
 	}
 	drafts := []chat.Draft{draft}

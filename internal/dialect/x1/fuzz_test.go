@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 		r.add(m.Type, d)
 		m.userFields()
 		draft := m.draft()
-		if draft.Settle() == nil && !json.Valid(draft.Payload) {
+		if draft.Normalize() == nil && !json.Valid(draft.Payload) {
 			t.Fatalf("%s", draft.Payload)
 		}
 	})
@@ -53,7 +53,7 @@ func FuzzEncode(f *testing.F) {
 	f.Add("agent.strange", []byte(`[1]`))
 	f.Fuzz(func(t *testing.T, typ string, payload []byte) {
 		d := chat.Draft{Type: typ, Payload: payload}
-		if d.Settle() != nil {
+		if d.Normalize() != nil {
 			return
 		}
 		e := chat.Event{Session: "s1", Seq: 7, At: 1, Type: d.Type, Payload: d.Payload, Body: d.Body}

@@ -242,7 +242,7 @@ func (in *ingestBatch) take(ctx context.Context, a *incoming) {
 			return
 		}
 	}
-	err = draft.Settle()
+	err = draft.Normalize()
 	if err == nil {
 		err = in.at.checkEpoch(&m)
 	}

@@ -85,7 +85,7 @@ func TestTheLargestEventsArePublished(t *testing.T) {
 // Whatever the limit of a NATS that runs elsewhere is: each event goes out in a form that fits.
 func TestFit(t *testing.T) {
 	d := largest("x")
-	if err := d.Settle(); err != nil {
+	if err := d.Normalize(); err != nil {
 		t.Fatal(err)
 	}
 	e := chat.Event{Session: "s.1", Seq: 7, At: 1, Type: d.Type, ID: "e", Payload: d.Payload, Body: d.Body}
@@ -107,7 +107,7 @@ func TestFit(t *testing.T) {
 		t.Errorf("%s", b)
 	}
 	say := chat.NewDraft(chat.UserPermissionResponse{RequestID: "r", Granted: []string{strings.Repeat("a", 600<<10)}})
-	if err := say.Settle(); err != nil {
+	if err := say.Normalize(); err != nil {
 		t.Fatal(err)
 	}
 	u := chat.Event{Session: "s1", Seq: 8, At: 1, Type: say.Type, Payload: say.Payload, Body: say.Body}

@@ -123,7 +123,7 @@ func (d *Dialect) trafficDraft(a *incoming) (chat.Draft, error) {
 		return chat.Draft{}, chat.Errorf(chat.Invalid, "a record is JSON or text").Because(err)
 	}
 	draft := chat.Draft{Type: trafficType, Payload: payload, Via: via}
-	return draft, draft.Settle()
+	return draft, draft.Normalize()
 }
 
 // Traffic lists records. The owner of a session may see those of the session; the whole

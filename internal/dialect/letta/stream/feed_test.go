@@ -15,7 +15,7 @@ func newEvents(t *testing.T) (chat.TurnID, func(chat.Seq, chat.Body) chat.Event)
 	turn := chat.TurnID(chat.MakeID(number, 2).Text(chat.TurnPrefix))
 	return turn, func(seq chat.Seq, b chat.Body) chat.Event {
 		d := chat.Draft{Body: b}
-		if err := d.Settle(); err != nil {
+		if err := d.Normalize(); err != nil {
 			t.Fatal(err)
 		}
 		id := chat.EventID(chat.MakeID(number, seq).Text(chat.EventPrefix))
