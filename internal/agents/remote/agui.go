@@ -33,6 +33,7 @@ type aguiEvent struct {
 	Value       json.RawMessage `json:"value"` // of a custom event
 	Raw         json.RawMessage `json:"rawEvent"`
 	Description string          `json:"description"`
+	Metadata    json.RawMessage `json:"metadata"`
 	Outcome     *struct {
 		Type       string          `json:"type"`
 		Interrupts []aguiInterrupt `json:"interrupts"`
@@ -148,7 +149,11 @@ func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 		if err := u.storeCall(ctx, e.CallID); err != nil {
 			return err
 		}
-		return u.out.result(ctx, e.CallID, asJSON(contentText(e.Content)), "")
+		result := contentText(e.Content)
+		if result != "" && e.failed() {
+			return u.out.result(ctx, e.CallID, nil, result)
+		}
+		return u.out.result(ctx, e.CallID, asJSON(result), "")
 	case "STEP_STARTED":
 		_, err := u.out.store(ctx, chat.AgentStatus{Message: text.Clip(e.StepName, 200), Phase: "working"})
 		return err
@@ -173,6 +178,14 @@ func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 		return u.a.reported(e.Message)
 	}
 	return nil
+}
+
+// failed reports whether a result is the error of a tool. AG-UI has no field for that; Parley's own servers set it in the metadata.
+func (e *aguiEvent) failed() bool {
+	var m struct {
+		Error bool `json:"error"`
+	}
+	return json.Unmarshal(e.Metadata, &m) == nil && m.Error
 }
 
 // text writes a piece of a message. The messages of subagents are shown as

@@ -268,6 +268,9 @@ func storedOf(e *chat.Event) stored {
 
 // begin begins a run.
 func (x *encoder) begin(seq chat.Seq, id string, trigger *chat.Event) {
+	if id == "" {
+		id = "run-" + strconv.FormatUint(uint64(seq), 10)
+	}
 	x.run, x.last = &run{seq: seq, id: id, subagents: map[string]bool{}}, id
 	ev := event{Type: "RUN_STARTED", Thread: x.thread, Run: id}
 	if x.form.v1 {
