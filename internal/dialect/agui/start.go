@@ -100,7 +100,7 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 
 // checkSize refuses a message that cannot be stored, before a session is created for it.
 func checkSize(d *chat.Draft) error {
-	if err := d.Settle(); err != nil {
+	if err := d.Normalize(); err != nil {
 		return err
 	}
 	if len(d.Payload)+len(d.ClientID)+1024 > chat.MaxEvent {
