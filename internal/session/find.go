@@ -162,6 +162,28 @@ func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat
 	return page, err
 }
 
+// ListAll returns the sessions of all pages of List. The sequence ends after the
+// first error.
+func (s *Sessions) ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error] {
+	return func(yield func(chat.Session, error) bool) {
+		for {
+			page, err := s.List(ctx, c, f)
+			if err != nil {
+				yield(chat.Session{}, err)
+				return
+			}
+			for _, sess := range page.Sessions {
+				if !yield(sess, nil) {
+					return
+				}
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
 // All returns the records of all sessions of all workspaces, for the server's own
 // maintenance. It checks no access.
 func (s *Sessions) All(ctx context.Context) iter.Seq2[chat.Session, error] { return s.log.All(ctx) }
