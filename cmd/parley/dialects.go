@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/agui"
+	"github.com/parley-hq/parley/internal/dialect/aisdk"
 	"github.com/parley-hq/parley/internal/dialect/letta"
 	"github.com/parley-hq/parley/internal/dialect/native"
 	"github.com/parley-hq/parley/internal/dialect/nemo"
@@ -24,6 +25,7 @@ var dialects = []dialect{
 	{"vertesia", (*parley).openVertesia},
 	{"letta", (*parley).openLetta},
 	{"agui", (*parley).openAGUI},
+	{"aisdk", (*parley).openAISDK},
 }
 
 // dialect is the name of a wire protocol and its constructor. The constructor is called once, when all other parts of
@@ -98,6 +100,14 @@ func (p *parley) openAGUI() (endpoint, error) {
 		Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
 	return endpoint{routes: d.Routes(), as: d.As}, nil
+}
+
+func (p *parley) openAISDK() (endpoint, error) {
+	d := aisdk.New(aisdk.Options{
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns, Agents: p.agentNames,
+		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	})
+	return endpoint{routes: d.Routes()}, nil
 }
 
 // messages lists a session in the form in which a model receives it, for the native dialect.

@@ -122,7 +122,7 @@ func (a *Auth) CORS(w http.ResponseWriter, r *http.Request) (done bool) {
 	}
 	h.Set("Access-Control-Allow-Origin", origin)
 	h.Set("Access-Control-Allow-Credentials", "true")
-	h.Set("Access-Control-Expose-Headers", "Retry-After, ETag, Location, Content-Disposition")
+	h.Set("Access-Control-Expose-Headers", "Retry-After, ETag, Location, Content-Disposition, X-Workflow-Run-Id, X-Workflow-Stream-Tail-Index")
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}

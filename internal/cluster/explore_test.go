@@ -25,7 +25,7 @@ type world struct {
 	transit []*Frame // appended by a node: it may arrive later, after any other frame, or never
 	nodes   [3]node
 	writes  [64]fate // by number of the write
-	process uint64  // the last number that a process was given
+	process uint64   // the last number that a process was given
 
 	t    *testing.T
 	seed uint64

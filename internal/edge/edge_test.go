@@ -128,3 +128,18 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 		seen[s] = code
 	}
 }
+
+func TestFormOfPlainText(t *testing.T) {
+	var log strings.Builder
+	x := toolkit(&log)
+	x.Form = func(err error, _ http.Header) (int, any) { return Status(chat.CodeOf(err)), Text(chat.Public(err).Msg) }
+	r := httptest.NewRequest("POST", "/", nil)
+	r.Header.Set("Authorization", "Bearer x")
+	w := httptest.NewRecorder()
+	x.Handle(func(http.ResponseWriter, *http.Request, chat.Caller) error {
+		return chat.Errorf(chat.Conflict, "The name is taken.")
+	}).ServeHTTP(w, r)
+	if w.Code != 409 || w.Body.String() != "The name is taken." || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+		t.Errorf("%d %q %s", w.Code, w.Body, w.Header().Get("Content-Type"))
+	}
+}

@@ -18,9 +18,13 @@ const DefaultMaxBody = 8 << 20
 // Handler does the work of a route. The error that it returns becomes the answer, so it must not have answered before.
 type Handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
 
-// Form gives an error the form of a dialect: the status and the body, which is written as JSON. It may set headers.
+// Form gives an error the form of a dialect: the status and the body, which is written as JSON unless it is a [Text]. It may
+// set headers.
 // Retry-After and WWW-Authenticate are set already.
 type Form func(err error, h http.Header) (status int, body any)
+
+// Text is a body that is written as plain text, for clients that show it to people as it is.
+type Text string
 
 // HTTP answers the requests of one dialect.
 type HTTP struct {
@@ -73,6 +77,10 @@ func (x *HTTP) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		form = Native
 	}
 	status, body := form(err, w.Header())
+	if text, ok := body.(Text); ok {
+		send(w, r, status, "text/plain; charset=utf-8", []byte(text))
+		return
+	}
 	x.Send(w, r, status, body)
 }
 
@@ -88,8 +96,12 @@ func (x *HTTP) Send(w http.ResponseWriter, r *http.Request, status int, v any) {
 
 // SendJSON answers with a body that is JSON already.
 func SendJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	send(w, r, status, "application/json", body)
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	h := w.Header()
-	h.Set("Content-Type", "application/json")
+	h.Set("Content-Type", contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
 	_ = wire.WriteBody(w, r, status, body) // it fails when the client has disconnected

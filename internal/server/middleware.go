@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"mime"
 	"net/http"
 	"runtime/debug"
 	"strings"
@@ -76,6 +77,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, fail func(http.R
 	return true
 }
 
+// isPlainText reports whether a request has the content type text/plain. Where a route allows it, the check of the origin,
+// which every request has passed, keeps out the pages of other sites.
+func isPlainText(r *http.Request) bool {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && kind == "text/plain" && len(r.Header["Content-Type"]) == 1
+}
+
 // guard applies the rules for one route.
 func (s *Server) guard(route Route) http.Handler {
 	a := s.opt.Auth
@@ -86,7 +94,7 @@ func (s *Server) guard(route Route) http.Handler {
 		if rec, ok := w.(*recorder); ok {
 			rec.dialect = route.Dialect
 		}
-		if !route.Upload && s.refuse(w, r, route.Fail, "content_type", a.CheckContentType(r)) {
+		if !route.Upload && !(route.PlainText && isPlainText(r)) && s.refuse(w, r, route.Fail, "content_type", a.CheckContentType(r)) {
 			return
 		}
 		ctx, caller, err := a.Identify(r, route.QueryToken)

@@ -141,3 +141,28 @@ func TestAnAliasIsNoAccess(t *testing.T) {
 		t.Fatalf("the session has %d events", got)
 	}
 }
+
+func TestANameLeadsToASessionOfItsOwner(t *testing.T) {
+	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	first, second := w.begin("first"), w.begin("second")
+	for _, id := range []chat.SessionID{first, second} {
+		if err := w.SetName(ctx, ann, "chat/1", id); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if own, err := w.Own(ctx, ann, "chat/1"); err != nil || own.ID != id {
+				t.Fatalf("the name leads to %q: %v", own.ID, err)
+			}
+			w.restart()
+		}
+	}
+	w.wantCode(w.SetName(ctx, ann, "second", first), chat.Invalid)
+	w.wantCode(w.SetName(ctx, bob, "chat/1", first), chat.NotFound)
+	_, err := w.Own(ctx, bob, "chat/1")
+	w.wantCode(err, chat.NotFound)
+	members := []chat.Member{{Actor: bob.Actor, Role: chat.Owner}}
+	if _, err := w.Update(ctx, ann, first, chat.SessionUpdated{Members: &members}); err != nil {
+		t.Fatal(err)
+	}
+	w.wantCode(w.SetName(ctx, bob, "chat/1", first), chat.Denied)
+}

@@ -26,7 +26,7 @@ func (l *randomLog) add(line string, body chat.Body) chat.Seq {
 	l.seq++
 	l.at += chat.AtStep
 	d := chat.NewDraft(body)
-	_ = d.Settle() // bodies that no session would store are shown too
+	_ = d.Normalize() // bodies that no session would store are shown too
 	id := chat.EventID(fmt.Sprintf("e-%d", l.seq))
 	e := &chat.Event{Session: "s", Seq: l.seq, At: l.at, Type: body.Type(), ID: id, Turn: l.turn, Workstream: line, Payload: d.Payload, Body: body,
 		Actor: chat.Actor{Kind: chat.Agent, ID: "a"}}

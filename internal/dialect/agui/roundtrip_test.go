@@ -102,7 +102,7 @@ func TestRoundTripGivesTheSameTranscript(t *testing.T) {
 		ask(near, "demo", "direct-"+id, c.say, c.answer)
 		ask(far, "far", id, c.say, c.answer)
 		got := strings.Replace(far.summary(chat.SessionID(id)), "the agent reports an error: ", "", 1) // whose error it is
-		if want := near.summary(chat.SessionID("direct-"+id)); got != want {
+		if want := near.summary(chat.SessionID("direct-" + id)); got != want {
 			t.Errorf("%s: the log has\n%s\nwant\n%s", c.say, got, want)
 		}
 	}

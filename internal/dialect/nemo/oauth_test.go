@@ -2,8 +2,8 @@ package nemo
 
 import (
 	"context"
-	"iter"
 	"encoding/json"
+	"iter"
 	"strings"
 	"sync/atomic"
 	"testing"

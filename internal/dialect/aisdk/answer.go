@@ -1,0 +1,163 @@
+package aisdk
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// answer stores the answers in a page's assistant message. The response continues the message behind the last prompt that the
+// page has answered, also when somebody else was first.
+func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
+	sess, err := d.find(ctx, c, req.chat)
+	if err != nil {
+		return target{}, err
+	}
+	gate := d.gate(sess.ID)
+	gate.Lock()
+	defer gate.Unlock()
+	if err := c.May(&sess, chat.Answerer); err != nil {
+		return target{}, err
+	}
+	given := req.message.answers()
+	if len(given.approvals)+len(given.outputs) == 0 {
+		return target{}, invalid("There is nothing to send: the last message is the agent's, and it has no answer.")
+	}
+	turn, err := d.turnOfMessage(ctx, c, &sess, req.message.ID)
+	if err != nil {
+		return target{}, err
+	}
+	for {
+		t, again, err := d.tryAnswer(ctx, c, sess.ID, turn, &given, legacy)
+		if !again {
+			return t, err
+		}
+	}
+}
+
+// turnOfMessage returns turn.started of an assistant message, or of the running turn when the page does not name it.
+func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, sess *chat.Session, id string) (chat.Event, error) {
+	seq := chat.Seq(0)
+	if turn, _, ok := parseRun(id); ok {
+		seq = turnSeq(turn)
+	} else {
+		st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+		if err != nil {
+			return chat.Event{}, err
+		}
+		if t := st.Line(mainLine).Turn; t != nil {
+			seq = t.Seq
+		}
+	}
+	return d.started(ctx, c, sess, seq)
+}
+
+// started returns a turn.started event of the main line.
+func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session, seq chat.Seq) (chat.Event, error) {
+	none := chat.Errorf(chat.NotFound, "The agent's message is not part of this chat; load the chat again.")
+	if seq == 0 || seq > sess.Last {
+		return chat.Event{}, none
+	}
+	fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	e, err := fact.Event()
+	if err != nil {
+		return e, err
+	}
+	if _, ok := e.Body.(chat.TurnStarted); !ok || e.Workstream != mainLine {
+		return e, none
+	}
+	return e, nil
+}
+
+// asked is a prompt of a turn.
+type asked struct {
+	prompt
+	open bool
+}
+
+// promptsOf returns the prompts that were shown in a turn.
+func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.Seq, legacy bool) ([]*asked, error) {
+	r := newRun(legacy)
+	var all []*asked
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{After: turn - 1}) {
+		if err != nil {
+			return nil, err
+		}
+		before := len(r.prompts)
+		r.steps = r.steps[:0]
+		r.event(&e)
+		if len(r.prompts) > before {
+			all = append(all, &asked{prompt: *r.prompts[before], open: true})
+		}
+		if request := chat.AnswerOf(e.Body); request != "" {
+			for _, a := range all {
+				a.open = a.open && a.RequestID != request
+			}
+		}
+		if r.ended && !hasOpen(all) {
+			break
+		}
+	}
+	return all, nil
+}
+
+func hasOpen(all []*asked) bool {
+	for _, a := range all {
+		if a.open {
+			return true
+		}
+	}
+	return false
+}
+
+// tryAnswer stores the answers to open prompts in one commit. It reports again when another answer was first meanwhile.
+func (d *Dialect) tryAnswer(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.Event, given *answers, legacy bool) (t target, again bool, err error) {
+	all, err := d.promptsOf(ctx, c, id, turn.Seq, legacy)
+	if err != nil {
+		return t, false, err
+	}
+	t = target{session: id, turn: turn.Seq}
+	var drafts []chat.Draft
+	var last *asked
+	for _, p := range all {
+		if !given.mentions(&p.Prompt) {
+			continue
+		}
+		last = p
+		if !p.open {
+			continue
+		}
+		a, err := given.to(&p.Prompt)
+		if err != nil {
+			return t, false, err
+		}
+		body, err := a.Body(&p.Prompt)
+		if err != nil {
+			return t, false, err
+		}
+		draft := chat.NewDraft(body)
+		draft.Via = via
+		drafts = append(drafts, draft)
+		p.open = false
+	}
+	if last == nil {
+		return t, false, invalid("The answer does not belong to a question of the agent; load the chat again.")
+	}
+	if len(drafts) > 0 {
+		if _, err := d.opt.Sessions.Append(ctx, c, id, drafts); err != nil {
+			return t, chat.ReasonOf(err) == chat.PromptEnded, err
+		}
+	}
+	t.at = place{last.at.message, last.at.segment + 1}
+	t.run = runID(turn.Turn, t.at)
+	for _, p := range all {
+		if p == last {
+			break
+		}
+		t.nothing = t.nothing || p.open && p.at.message == last.at.message
+	}
+	return t, false, nil
+}

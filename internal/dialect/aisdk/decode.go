@@ -1,0 +1,247 @@
+package aisdk
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"maps"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
+)
+
+// Limits of a request. The page's history is not read, so it has no limit but that of the body.
+const (
+	maxParts     = 1000 // of the last message
+	maxTools     = 128
+	maxMessageID = 200 // bytes; it becomes a client_id
+	maxChatID    = 1000
+	maxInline    = 32 << 10 // bytes of a file that is stored in the event; a larger one is stored as a file of the session
+)
+
+// Values of trigger.
+const (
+	triggerSubmit     = "submit-message"
+	triggerRegenerate = "regenerate-message"
+)
+
+// sendBody is the body of a request that sends something. Pages add fields of their own, which are ignored.
+type sendBody struct {
+	ID        string            `json:"id"`
+	Messages  []json.RawMessage `json:"messages"`
+	Message   json.RawMessage   `json:"message"` // instead of messages, by pages that send only the last one
+	Trigger   string            `json:"trigger"`
+	MessageID string            `json:"messageId"`
+	Agent     string            `json:"agent"`
+	System    string            `json:"system"` // assistant-ui
+	Tools     json.RawMessage   `json:"tools"`  // assistant-ui: by name
+}
+
+// sendRequest is what a page wants.
+type sendRequest struct {
+	chat       string // "" when the page does not name the chat
+	agent      string
+	regenerate bool
+	replaces   string // the id of the message that is edited or answered again
+	message    pageMessage
+	context    json.RawMessage // of a user message
+}
+
+// pageMessage is a message as a page sends it.
+type pageMessage struct {
+	ID    string     `json:"id"`
+	Role  string     `json:"role"`
+	Parts []pagePart `json:"parts"`
+}
+
+// pagePart is a part of it.
+type pagePart struct {
+	Type      string          `json:"type"`
+	Text      string          `json:"text"`
+	URL       string          `json:"url"`
+	MediaType string          `json:"mediaType"`
+	Filename  string          `json:"filename"`
+	Call      string          `json:"toolCallId"`
+	State     string          `json:"state"`
+	Output    json.RawMessage `json:"output"`
+	ErrorText string          `json:"errorText"`
+	Approval  *pageApproval   `json:"approval"`
+}
+
+// pageApproval is the page's decision about a call.
+type pageApproval struct {
+	ID       string `json:"id"`
+	Approved *bool  `json:"approved"`
+	Reason   string `json:"reason"`
+}
+
+func invalid(format string, args ...any) error { return chat.Errorf(chat.Invalid, format, args...) }
+
+// decodeSend reads the body of a request.
+func decodeSend(b []byte) (*sendRequest, error) {
+	if err := edge.CheckJSON(b); err != nil {
+		return nil, err
+	}
+	var in sendBody
+	if err := edge.Decode(b, &in); err != nil {
+		return nil, err
+	}
+	last := in.Message
+	if n := len(in.Messages); n > 0 {
+		last = in.Messages[n-1]
+	}
+	req := &sendRequest{chat: in.ID, agent: in.Agent, regenerate: in.Trigger == triggerRegenerate, replaces: in.MessageID}
+	switch {
+	case in.Trigger != "" && in.Trigger != triggerSubmit && in.Trigger != triggerRegenerate:
+		return nil, invalid("The trigger %q is not supported: it is %s or %s.", text.Clip(in.Trigger, 80), triggerSubmit, triggerRegenerate)
+	case len(last) == 0:
+		return nil, invalid("There is no message to send: messages is empty.")
+	}
+	if err := edge.Decode(last, &req.message); err != nil {
+		return nil, err
+	}
+	m := &req.message
+	switch {
+	case m.Role != roleUser && m.Role != roleAssistant:
+		return nil, invalid("The last message has the role %q: send a user message, or an assistant message with answers.", text.Clip(m.Role, 80))
+	case len(m.ID) > maxMessageID:
+		return nil, invalid("The id of a message has at most %d bytes.", maxMessageID)
+	case len(m.Parts) > maxParts:
+		return nil, chat.Errorf(chat.TooLarge, "A message has at most %d parts.", maxParts)
+	case m.Role == roleUser && len(m.Parts) == 0:
+		return nil, invalid("The message is empty: parts has neither text nor a file.")
+	case req.chat == "" && len(in.Messages) > 0:
+		// WorkflowChatTransport does not name the chat. The id of the first message stays the same.
+		var first pageMessage
+		if err := edge.Decode(in.Messages[0], &first); err != nil {
+			return nil, err
+		}
+		req.chat = first.ID
+	}
+	if m.Role == roleAssistant {
+		return req, nil
+	}
+	var err error
+	req.context, err = messageContext(in.System, in.Tools)
+	return req, err
+}
+
+// messageContext is the context of a message: tools of the page and text for the agent, under the keys that agents read in
+// every dialect.
+func messageContext(system string, raw json.RawMessage) (json.RawMessage, error) {
+	var byName map[string]struct {
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	}
+	if len(raw) > 0 && raw[0] == '{' {
+		if err := edge.Decode(raw, &byName); err != nil {
+			return nil, err
+		}
+	}
+	if len(byName) > maxTools {
+		return nil, chat.Errorf(chat.TooLarge, "A message has at most %d tools.", maxTools)
+	}
+	var tools []chat.ClientTool
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		if name == "" || len(name) > 128 {
+			return nil, invalid("The name of a tool has 1 to 128 bytes.")
+		}
+		tools = append(tools, chat.ClientTool{Name: name, Description: byName[name].Description, Parameters: byName[name].Parameters})
+	}
+	if system == "" && tools == nil {
+		return nil, nil
+	}
+	return json.Marshal(struct {
+		Tools  []chat.ClientTool `json:"client_tools,omitempty"`
+		System string            `json:"system,omitempty"`
+	}{tools, system})
+}
+
+// text returns the text of a message.
+func (m *pageMessage) text() string {
+	var texts []string
+	for _, p := range m.Parts {
+		if p.Type == "text" && p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// upload is a file that came as a data: URL and is too large for an event.
+type upload struct {
+	path, mediaType string
+	data            []byte
+}
+
+// body returns a user message as it is stored, and the files to store first. Parts that only an agent writes are ignored.
+func (m *pageMessage) body(inline int) (b chat.UserMessage, uploads []upload, err error) {
+	b.Text = m.text()
+	for _, p := range m.Parts {
+		if p.Type != "file" {
+			continue
+		}
+		part := chat.Part{Type: partType(p.MediaType), MediaType: p.MediaType, Name: text.Clip(p.Filename, 200), URL: p.URL}
+		switch u, err := url.Parse(p.URL); {
+		case strings.HasPrefix(p.URL, "data:"):
+			data, mediaType, err := decodeData(p.URL)
+			if err != nil {
+				return b, nil, err
+			}
+			part.MediaType, part.Size = cmp.Or(p.MediaType, mediaType), int64(len(data))
+			part.Type = partType(part.MediaType)
+			if len(data) > inline {
+				sum := sha256.Sum256(data)
+				part.URL, part.Path = "", "uploads/"+hex.EncodeToString(sum[:12])
+				uploads = append(uploads, upload{part.Path, part.MediaType, data})
+			}
+		case err != nil || u.Scheme != "https" && u.Scheme != "http":
+			return b, nil, invalid("A file has the address %q: send a data: or an https: URL.", text.Clip(p.URL, 80))
+		}
+		b.Content = append(b.Content, part)
+	}
+	if b.Text == "" && len(b.Content) == 0 {
+		return b, nil, invalid("The message is empty: it has neither text nor a file.")
+	}
+	return b, uploads, nil
+}
+
+// partType is the type of a content part for a media type.
+func partType(mediaType string) string {
+	kind, _, _ := strings.Cut(mediaType, "/")
+	switch kind {
+	case "image", "audio", "video":
+		return kind
+	}
+	return "file"
+}
+
+// decodeData reads a data: URL.
+func decodeData(s string) (data []byte, mediaType string, err error) {
+	head, body, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
+	if !ok {
+		return nil, "", invalid("A file's data: URL has no data.")
+	}
+	head, encoded := strings.CutSuffix(head, ";base64")
+	if mediaType, _, err = mime.ParseMediaType(head); err != nil {
+		mediaType = "application/octet-stream"
+	}
+	if encoded {
+		data, err = base64.StdEncoding.DecodeString(body)
+	} else {
+		var plain string
+		plain, err = url.PathUnescape(body)
+		data = []byte(plain)
+	}
+	if err != nil {
+		return nil, "", invalid("A file's data: URL cannot be read.")
+	}
+	return data, mediaType, nil
+}

@@ -1,0 +1,150 @@
+package aisdk
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// answers are the decisions and outputs in an assistant message of a page, by the ids of approvals and calls. They count only
+// for prompts that are open in the log.
+type answers struct {
+	approvals map[string]*pageApproval
+	outputs   map[string]*pagePart
+}
+
+// answers collects what the page has answered.
+func (m *pageMessage) answers() answers {
+	a := answers{approvals: map[string]*pageApproval{}, outputs: map[string]*pagePart{}}
+	for i := range m.Parts {
+		p := &m.Parts[i]
+		if p.Approval != nil && p.Approval.Approved != nil {
+			a.approvals[p.Approval.ID] = p.Approval
+		}
+		if p.Call != "" && (p.State == stateOutput || p.State == stateError) {
+			a.outputs[p.Call] = p
+		}
+	}
+	return a
+}
+
+// mentions reports whether the page has answered a prompt, wholly or in part.
+func (a *answers) mentions(p *chat.Prompt) bool {
+	for _, id := range append(partsOf(p, false), partsOf(p, true)...) {
+		if a.outputs[id] != nil || a.approvals[id] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// to returns the page's answer to a prompt.
+func (a *answers) to(p *chat.Prompt) (out chat.Answer, err error) {
+	switch {
+	case p.Input != nil:
+		o := a.outputs[p.RequestID]
+		if o == nil || o.State == stateError {
+			return out, invalid("The question needs an answer; a failed tool is none.")
+		}
+		out.Text, out.Values = answerText(o.Output)
+		return out, nil
+	case p.Permission != nil:
+		granted := []string{}
+		yes, _, ok := a.decision(p.RequestID, p.RequestID)
+		if !ok {
+			return out, invalid("The request for permission is not decided.")
+		}
+		if yes {
+			granted = p.Permission.Scopes
+		}
+		out.Granted = &granted
+		return out, nil
+	}
+	for _, c := range p.Approval.Calls {
+		d := chat.Decision{CallID: c.CallID}
+		if c.Client {
+			if err := a.ran(&d, c.Tool); err != nil {
+				return out, err
+			}
+		} else {
+			var ok bool
+			if d.Approve, d.Reason, ok = a.decision(p.RequestID, c.CallID); !ok {
+				return out, invalid("The call of %s is not decided: an answer decides every call that the agent asks about.", c.Tool)
+			}
+		}
+		out.Decisions = append(out.Decisions, d)
+	}
+	return out, nil
+}
+
+// ran reads what the page's own tool returned.
+func (a *answers) ran(d *chat.Decision, tool string) error {
+	o := a.outputs[d.CallID]
+	switch {
+	case o == nil:
+		return invalid("The tool %s has no output yet.", tool)
+	case o.State == stateError:
+		d.Approve, d.Error = true, o.ErrorText
+		if d.Error == "" {
+			d.Error = "The tool failed in the page."
+		}
+	default:
+		d.Approve, d.Result = true, o.Output
+		if len(d.Result) == 0 {
+			d.Result = json.RawMessage("null")
+		}
+	}
+	return nil
+}
+
+// decision reads whether a call is approved: from its approval or, in version 5, from the output of the tool that asks.
+func (a *answers) decision(request, call string) (approve bool, reason string, ok bool) {
+	id := approvalID(request, call)
+	if p := a.approvals[id]; p != nil {
+		return *p.Approved, p.Reason, true
+	}
+	o := a.outputs[id]
+	if o == nil || o.State == stateError {
+		return false, "", o != nil
+	}
+	var said struct {
+		Approved *bool  `json:"approved"`
+		Reason   string `json:"reason"`
+	}
+	if json.Unmarshal(o.Output, &approve) == nil {
+		return approve, "", true
+	}
+	if bytes.HasPrefix(o.Output, []byte("{")) && json.Unmarshal(o.Output, &said) == nil && said.Approved != nil {
+		return *said.Approved, said.Reason, true
+	}
+	words, _ := answerText(o.Output)
+	switch strings.ToLower(strings.TrimSpace(words)) {
+	case "yes", "true", "ok", "approve", "approved", "allow":
+		return true, "", true
+	case "no", "false", "deny", "denied", "reject", "rejected":
+		return false, "", true
+	}
+	return false, "", false
+}
+
+// answerText reads the answer to a question: a text, a list of choices, or an object with one of them.
+func answerText(raw json.RawMessage) (words string, values []string) {
+	if json.Unmarshal(raw, &words) == nil {
+		return words, nil
+	}
+	if json.Unmarshal(raw, &values) == nil {
+		return "", values
+	}
+	var o struct {
+		Text   string   `json:"text"`
+		Answer string   `json:"answer"`
+		Value  string   `json:"value"`
+		Values []string `json:"values"`
+	}
+	if bytes.HasPrefix(raw, []byte("{")) && json.Unmarshal(raw, &o) == nil {
+		return o.Text + o.Answer + o.Value, o.Values
+	}
+	return strings.Trim(string(raw), `"`), nil
+}

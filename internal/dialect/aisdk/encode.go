@@ -1,0 +1,386 @@
+package aisdk
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// via marks events that came through this dialect.
+const via = "aisdk"
+
+// place is a segment of an assistant message; see the package comment.
+type place struct {
+	message chat.Seq // the page's message that the assistant message follows; 0 is the first one of the turn
+	segment int
+}
+
+// step is what an entry adds to the chunks of a turn.
+type step struct {
+	at     place
+	chunks []chunk
+	asks   bool // the segment ends behind these chunks, because the agent waits for an answer
+}
+
+// run turns the entries of a turn, from turn.started on, into chunks. It does no I/O.
+type run struct {
+	turn    chat.TurnID
+	session chat.SessionID
+	agent   string
+	legacy  bool // for version 5, which has no approvals
+
+	at    place
+	ended bool // turn.completed was taken
+
+	inStep  bool // start-step was sent in this message
+	newStep bool // the next text or call begins a step
+
+	blocks  map[chat.BlockID]*block
+	open    []*block // blocks with a text part that has not ended, in order
+	calls   map[string]*call
+	prompts []*prompt // asked and not ended, in order
+	said    map[chat.Seq]*chat.Event
+	work    map[string]*workView
+	usage   chat.Usage
+
+	steps []step
+	out   []chunk // of the present entry
+}
+
+// block is a text of the agent.
+type block struct {
+	part     string // the id of its part
+	thinking bool
+	parts    int // how many parts it has had: a prompt ends the part, and the rest becomes another one
+	have     int // bytes that were sent
+}
+
+// call is a tool part.
+type call struct {
+	tool    string
+	input   json.RawMessage
+	message chat.Seq // the message that has the part
+	dynamic bool
+	done    bool // it has its output
+}
+
+// prompt is a prompt that was shown.
+type prompt struct {
+	chat.Prompt
+	at place
+}
+
+func newRun(legacy bool) *run {
+	return &run{
+		legacy: legacy, newStep: true, blocks: map[chat.BlockID]*block{}, calls: map[string]*call{}, said: map[chat.Seq]*chat.Event{}, work: map[string]*workView{},
+	}
+}
+
+// messageID is the id of an assistant message.
+func messageID(turn chat.TurnID, message chat.Seq) string {
+	if message == 0 {
+		return string(turn)
+	}
+	return string(turn) + "~" + strconv.FormatUint(uint64(message), 10)
+}
+
+// start is the first chunk of a response.
+func (r *run) start(message chat.Seq) chunk {
+	b := append([]byte(`{"session_id":`), chat.AppendString(nil, string(r.session))...)
+	b = field(b, "turn_id", string(r.turn))
+	b = append(field(b, "agent", r.agent), '}')
+	return chunk{typ: chunkStart, id: messageID(r.turn, message), raw: b}
+}
+
+// take returns what an entry adds. The result is valid until the next call.
+func (r *run) take(e *chat.Entry) ([]step, error) {
+	r.steps, r.out = r.steps[:0], nil
+	if r.ended {
+		return nil, nil
+	}
+	if p := e.Piece; p != nil {
+		if p.Workstream == "" && p.Turn == r.turn && r.turn != "" {
+			r.piece(p.Block, p.Kind == chat.ThinkingBlock, p.Offset, p.Text)
+		}
+		r.flush(false)
+		return r.steps, nil
+	}
+	ev, err := e.Fact.Event()
+	if err != nil {
+		return nil, err
+	}
+	r.event(&ev)
+	return r.steps, nil
+}
+
+// event takes a stored event. Every entry ends with a step, also an empty one.
+func (r *run) event(e *chat.Event) {
+	asks := r.prompt(e)
+	switch {
+	case asks:
+	case e.Workstream == "" && (e.Turn == r.turn || e.Turn == "" || r.turn == ""):
+		r.mainLine(e)
+	case e.Workstream != "":
+		r.workstream(e)
+	}
+	r.flush(asks)
+}
+
+// flush ends the chunks of the present entry.
+func (r *run) flush(asks bool) {
+	if len(r.out) == 0 && !asks {
+		return
+	}
+	r.steps = append(r.steps, step{at: r.at, chunks: r.out, asks: asks})
+	r.out = nil
+	if asks {
+		r.at.segment++
+	}
+}
+
+func (r *run) emit(c chunk) { r.out = append(r.out, c) }
+
+// part begins a step where one is due; it is called before a text or a tool part.
+func (r *run) part() {
+	if !r.newStep {
+		return
+	}
+	if r.inStep {
+		r.emit(chunk{typ: chunkFinishStep})
+	}
+	r.emit(chunk{typ: chunkStartStep})
+	r.inStep, r.newStep = true, false
+}
+
+// follow begins an assistant message behind a message of the page.
+func (r *run) follow(message chat.Seq) {
+	r.endTexts()
+	r.flush(false)
+	r.at = place{message: message}
+	r.inStep, r.newStep = false, true
+}
+
+// piece shows a part of a block.
+func (r *run) piece(id chat.BlockID, thinking bool, offset int, text string) {
+	b := r.blocks[id]
+	if b == nil {
+		b = &block{thinking: thinking}
+		r.blocks[id] = b
+	}
+	if skip := b.have - offset; skip < 0 || skip >= len(text) {
+		return
+	} else {
+		text = text[skip:]
+	}
+	b.have += len(text)
+	if b.part == "" {
+		r.part()
+		b.part = string(id)
+		if b.parts > 0 {
+			b.part += "." + strconv.Itoa(b.parts)
+		}
+		b.parts++
+		r.open = append(r.open, b)
+		r.emit(chunk{typ: b.typ(chunkTextStart, chunkThinkStart), id: b.part})
+	}
+	r.emit(chunk{typ: b.typ(chunkTextDelta, chunkThinkDelta), id: b.part, text: text})
+}
+
+func (b *block) typ(text, thinking string) string {
+	if b.thinking {
+		return thinking
+	}
+	return text
+}
+
+// text shows the rest of a finished block.
+func (r *run) text(e *chat.Event, id chat.BlockID, thinking bool, text string) {
+	if id == "" {
+		id = chat.BlockID(e.ID)
+	}
+	have := 0
+	if b := r.blocks[id]; b != nil {
+		have = b.have
+	}
+	if have < len(text) {
+		r.piece(id, thinking, have, text[have:])
+	}
+	if b := r.blocks[id]; b != nil {
+		r.endText(b)
+		b.have = chat.MaxBlock // pieces that come late are not shown again
+	}
+}
+
+func (r *run) endText(b *block) {
+	if b.part == "" {
+		return
+	}
+	r.emit(chunk{typ: b.typ(chunkTextEnd, chunkThinkEnd), id: b.part})
+	b.part = ""
+	r.open = slices.DeleteFunc(r.open, func(o *block) bool { return o == b })
+}
+
+// endTexts ends the open text parts: a part cannot go on in another response.
+func (r *run) endTexts() {
+	for len(r.open) > 0 {
+		r.endText(r.open[0])
+	}
+}
+
+// mainLine shows an event of the turn.
+func (r *run) mainLine(e *chat.Event) {
+	switch b := e.Body.(type) {
+	case chat.TurnStarted:
+		if r.turn == "" {
+			r.turn, r.session, r.agent = b.TurnID, e.Session, b.Agent
+		}
+	case chat.UserMessage:
+		r.said[e.Seq] = e
+	case chat.TurnInput:
+		r.input(b)
+	case chat.AgentText:
+		r.text(e, b.Block, false, b.Text)
+	case chat.AgentThinking:
+		r.text(e, b.Block, true, b.Text)
+	case chat.AgentToolCall:
+		r.tool(cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params, false)
+	case chat.AgentToolResult:
+		r.result(b.CallID, b.Tool, chunk{typ: chunkToolOutput, raw: b.Result})
+	case chat.AgentToolError:
+		r.result(b.CallID, b.Tool, chunk{typ: chunkToolError, text: cmp.Or(b.Error, "The tool failed.")})
+	case chat.AgentToolProgress:
+		r.emit(chunk{typ: dataProgress, id: cmp.Or(b.CallID, b.BatchID, "progress"), raw: e.Payload})
+	case chat.AgentPlan:
+		r.emit(chunk{typ: dataPlan, id: "plan", raw: e.Payload})
+	case chat.AgentStatus:
+		r.emit(chunk{typ: dataStatus, raw: e.Payload, transient: true})
+	case chat.AgentUsage:
+		r.usage = r.usage.Plus(b.Usage)
+		r.emit(chunk{typ: chunkMetadata, raw: marshal(map[string]chat.Usage{"usage": r.usage})})
+	case chat.AgentError:
+		r.emit(chunk{typ: dataError, id: string(e.ID), raw: e.Payload})
+	case chat.AgentShare:
+		r.emit(chunk{typ: dataShare, id: cmp.Or(b.ShareID, string(e.ID)), raw: e.Payload})
+	case chat.AgentArtifact:
+		r.artifact(e, b)
+	case chat.TurnCompleted:
+		if b.TurnID == r.turn || e.Turn == r.turn {
+			r.complete(b)
+		}
+	default:
+		r.workstream(e)
+	}
+}
+
+// input shows messages that the running turn has taken up. One of the page begins another assistant message.
+func (r *run) input(b chat.TurnInput) {
+	if slices.ContainsFunc(b.Sequences, func(seq chat.Seq) bool { e := r.said[seq]; return e != nil && e.Via == via }) {
+		r.follow(slices.Max(b.Sequences))
+	}
+	for _, seq := range b.Sequences {
+		e := r.said[seq]
+		if e == nil || e.Via == via {
+			continue
+		}
+		r.emit(chunk{typ: dataSteered, id: string(e.ID), raw: marshal(struct {
+			Text string     `json:"text"`
+			By   chat.Actor `json:"by"`
+		}{e.Body.(chat.UserMessage).PlainText(), e.Actor})})
+	}
+}
+
+// tool shows a tool part. The page runs the tool when it is one of the client's.
+func (r *run) tool(id, name string, input json.RawMessage, client bool) {
+	if c := r.calls[id]; c != nil && c.message == r.at.message && !c.done {
+		return // an approval request has shown it
+	}
+	if len(input) == 0 || string(input) == "null" {
+		input = json.RawMessage("{}")
+	}
+	r.part()
+	// A static part, tool-NAME, is what pages declare for the tools that they run.
+	r.calls[id] = &call{tool: name, input: input, message: r.at.message, dynamic: !client}
+	r.emit(chunk{typ: chunkToolInput, call: id, tool: name, raw: input, executed: !client, dynamic: !client})
+}
+
+// result shows the output of a call.
+func (r *run) result(id, tool string, c chunk) {
+	if id == "" {
+		id = r.unnamed(tool)
+	}
+	known := r.calls[id]
+	switch {
+	case known != nil && known.done, known == nil && (id == "" || tool == ""):
+		return
+	case known == nil:
+		r.tool(id, tool, nil, false)
+	case known.message != r.at.message:
+		// The part is in another message, and clients refuse an output without its part.
+		r.tool(id, known.tool, known.input, false)
+	}
+	r.output(id, c)
+	r.newStep = true
+}
+
+// unnamed returns the newest call of a tool that waits for its result.
+func (r *run) unnamed(tool string) (id string) {
+	for k, c := range r.calls {
+		if c.tool == tool && !c.done && k > id {
+			id = k
+		}
+	}
+	return id
+}
+
+// output ends a call whose part is in this message.
+func (r *run) output(id string, c chunk) {
+	known := r.calls[id]
+	if known == nil || known.done || known.message != r.at.message {
+		return
+	}
+	known.done = true
+	c.call, c.dynamic, c.executed = id, known.dynamic, known.dynamic
+	r.emit(c)
+}
+
+// artifact shows something that the agent made.
+func (r *run) artifact(e *chat.Event, b chat.AgentArtifact) {
+	if b.Path == "" {
+		r.emit(chunk{typ: dataArtifact, id: cmp.Or(b.ArtifactID, string(e.ID)), raw: e.Payload})
+		return
+	}
+	r.emit(chunk{typ: chunkFile, text: fileURL(r.session, b.Path), media: cmp.Or(b.MediaType, "application/octet-stream")})
+}
+
+// complete ends the turn.
+func (r *run) complete(b chat.TurnCompleted) {
+	r.endTexts()
+	if r.inStep {
+		r.emit(chunk{typ: chunkFinishStep})
+	}
+	r.ended = true
+	reason := finishStop
+	switch b.Outcome {
+	case chat.Done:
+	case chat.Stopped:
+		r.emit(chunk{typ: chunkAbort})
+		reason = finishOther
+	default:
+		// The page stops reading here. WorkflowChatTransport reads on and asks again without a finish.
+		r.emit(chunk{typ: chunkError, text: cmp.Or(b.Error, "The agent could not go on.")})
+		reason = finishError
+	}
+	r.emit(chunk{typ: chunkFinish, text: reason})
+}
+
+// marshal encodes a value of this package.
+func marshal(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return b
+}

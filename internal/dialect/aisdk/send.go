@@ -1,0 +1,256 @@
+package aisdk
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/text"
+)
+
+// mainLine is the line of the turns that pages see.
+var mainLine = ""
+
+// send does what a page asks for and returns what the response shows.
+func (d *Dialect) send(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
+	if req.chat == "" {
+		return target{}, invalid("The request does not say which chat it is for: id is missing.")
+	}
+	var t target
+	var err error
+	if req.message.Role == roleAssistant {
+		t, err = d.answer(ctx, c, req, legacy)
+	} else {
+		t, err = d.sendMessage(ctx, c, req)
+	}
+	t.legacy = legacy
+	return t, err
+}
+
+// sendMessage sends a user message, again or for the first time.
+func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendRequest) (target, error) {
+	m := &req.message
+	if m.ID == "" {
+		m.ID = "m-" + rand.Text()
+	}
+	body, uploads, err := m.body(maxInline)
+	if err != nil {
+		return target{}, err
+	}
+	body.Context = req.context
+	draft := chat.NewDraft(body).As(m.ID)
+	draft.Via = via
+	if err := draft.Normalize(); err != nil {
+		return target{}, err
+	}
+	title := text.Clip(strings.Join(strings.Fields(body.PlainText()), " "), 80)
+	sess, err := d.ensure(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title})
+	if err != nil {
+		return target{}, err
+	}
+	gate := d.gate(sess.ID)
+	gate.Lock()
+	defer gate.Unlock()
+	if err := c.May(&sess, chat.Answerer); err != nil {
+		return target{}, err
+	}
+	if sess.Agent == chat.NoAgent {
+		return target{}, invalid("This chat has no agent that answers.")
+	}
+	if err := d.store(ctx, c, sess.ID, uploads); err != nil {
+		return target{}, err
+	}
+	sent, err := d.sentAs(ctx, c, sess.ID, m.ID)
+	if err != nil {
+		return target{}, err
+	}
+	if sent != nil && (req.regenerate || req.replaces == m.ID && !same(sent, &draft)) {
+		return d.replace(ctx, c, &sess, req.chat, sent, draft, req.regenerate)
+	}
+	if sent != nil && (same(sent, &draft) || isReply(sent)) {
+		return d.attach(ctx, c, sent)
+	}
+	if t, answered, err := d.reply(ctx, c, sess.ID, &draft, &body); answered || err != nil {
+		return t, err
+	}
+	return d.append(ctx, c, sess.ID, draft)
+}
+
+// same reports whether a stored message is what a draft says.
+func same(e *chat.Event, d *chat.Draft) bool {
+	return e.Type == d.Type && chat.SameJSON(e.Payload, d.Payload)
+}
+
+// append stores a user message.
+func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (target, error) {
+	events, err := d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft})
+	switch {
+	case chat.ReasonOf(err) == chat.ClientIDReused:
+		return target{}, chat.Errorf(chat.Conflict, "Another message of this chat has the same id; load the chat again.").Because(err)
+	case err != nil:
+		return target{}, err
+	}
+	return d.attach(ctx, c, &events[0])
+}
+
+// store stores the large files of a message. A file is named after its content, so a repeated message stores it again.
+func (d *Dialect) store(ctx context.Context, c chat.Caller, id chat.SessionID, uploads []upload) error {
+	for _, u := range uploads {
+		if d.opt.Files == nil {
+			return chat.Errorf(chat.TooLarge, "This server stores no files, and the file is too large to be stored without.")
+		}
+		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(u.data))); err != nil {
+			return err
+		}
+		if _, err := d.opt.Files.Put(ctx, id, u.path, u.mediaType, bytes.NewReader(u.data), d.opt.MaxArtifact); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// recentSent bounds the messages that are searched for one that was sent before.
+const recentSent = 1000
+
+// sentAs returns the message or reply that the caller sent with an id, nil when there is none. Messages of other clients
+// have the id of their event.
+func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, message string) (*chat.Event, error) {
+	var seq chat.Seq
+	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok {
+		_, seq, _ = parsed.Parts() // a fork has the same numbers
+	}
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
+		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type()},
+	}) {
+		if err != nil {
+			return nil, err
+		}
+		if e.ClientID == message && e.Actor.Same(c.Actor) || seq != 0 && e.Seq == seq {
+			return &e, nil
+		}
+	}
+	return nil, nil
+}
+
+// reply answers an open question with a message. It refuses a message that would wait behind an open approval: the page could
+// not show the question again while it waits.
+func (d *Dialect) reply(ctx context.Context, c chat.Caller, id chat.SessionID, draft *chat.Draft, body *chat.UserMessage) (t target, answered bool, err error) {
+	st, err := d.opt.Sessions.State(ctx, c, id)
+	if err != nil {
+		return t, false, err
+	}
+	for _, p := range st.Prompts {
+		if p.Workstream != mainLine {
+			continue
+		}
+		if p.Input == nil {
+			if st.Session.Policy == chat.Queue || st.Session.Policy == "" {
+				return t, false, chat.Errorf(chat.Conflict, "The agent waits for a decision: approve or deny its request before you send a message.")
+			}
+			continue
+		}
+		answer, err := chat.Answer{Text: body.PlainText()}.Body(p)
+		if err != nil {
+			return t, false, err
+		}
+		reply := chat.NewDraft(answer).As(draft.ClientID)
+		reply.Via = via
+		events, err := d.opt.Sessions.Append(ctx, c, id, []chat.Draft{reply})
+		if chat.ReasonOf(err) == chat.PromptEnded {
+			continue // somebody else was first: it is a message like any other
+		}
+		if err != nil {
+			return t, false, err
+		}
+		t, err = d.attach(ctx, c, &events[0])
+		return t, true, err
+	}
+	return t, false, nil
+}
+
+// attach returns the response to a stored message.
+func (d *Dialect) attach(ctx context.Context, c chat.Caller, e *chat.Event) (target, error) {
+	t := target{session: e.Session}
+	if isReply(e) {
+		t.turn, t.at.message = turnSeq(e.Turn), e.Seq
+		t.run = runID(e.Turn, t.at)
+		return t, nil
+	}
+	t.waits, t.run = e.Seq, string(e.ID)
+	for next, err := range d.opt.Sessions.Events(ctx, c, e.Session, chat.Range{
+		After: e.Seq, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type()},
+	}) {
+		if err != nil {
+			return t, err
+		}
+		found, err := t.taken(&next)
+		if err != nil {
+			return t, err
+		}
+		if found {
+			t.run = runID(next.Turn, t.at)
+			break
+		}
+	}
+	return t, nil
+}
+
+// replace answers a message again, or an edited one, in a fork that takes the place of the session in this chat.
+func (d *Dialect) replace(ctx context.Context, c chat.Caller, sess *chat.Session, name string, sent *chat.Event, draft chat.Draft, again bool) (target, error) {
+	if _, ok := sent.Body.(chat.UserMessage); !ok {
+		return target{}, chat.Errorf(chat.Conflict, "This message has answered a question and cannot be sent again.")
+	}
+	if again {
+		var err error
+		if draft, err = draft.WithBody(sent.Body); err != nil {
+			return target{}, err
+		}
+	}
+	// The page leaves the turn that answers the message.
+	if _, err := d.opt.Sessions.Stop(ctx, c, sess.ID, mainLine, "the message is answered anew in a fork"); err != nil {
+		return target{}, err
+	}
+	fork, err := d.opt.Sessions.Fork(ctx, c, sess.ID, chat.Fork{After: sent.Seq - 1, Title: sess.Title, Metadata: sess.Metadata})
+	if err != nil {
+		return target{}, err
+	}
+	if err := d.opt.Sessions.SetName(ctx, c, forkName(name), fork.ID); err != nil {
+		return target{}, err
+	}
+	return d.append(ctx, c, fork.ID, draft)
+}
+
+// forkName is the caller's name for the session that has taken the place of another one in a chat. The name of the chat itself
+// may be the id of the first session.
+func forkName(chatName string) string { return "aisdk/" + chatName }
+
+// find returns the session of a chat.
+func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Session, error) {
+	if name == "" || len(name) > maxChatID {
+		return chat.Session{}, invalid("The id of a chat has 1 to %d bytes.", maxChatID)
+	}
+	sess, err := d.opt.Sessions.Own(ctx, c, forkName(name))
+	if chat.CodeOf(err) == chat.NotFound {
+		sess, err = d.opt.Sessions.Own(ctx, c, name)
+	}
+	if chat.CodeOf(err) == chat.NotFound {
+		err = chat.Errorf(chat.NotFound, "There is no chat %q, or it is not yours.", text.Clip(name, 80))
+	}
+	return sess, err
+}
+
+// ensure returns the session of a chat, or begins it.
+func (d *Dialect) ensure(ctx context.Context, c chat.Caller, name string, n chat.NewSession) (chat.Session, error) {
+	sess, err := d.find(ctx, c, name)
+	if chat.CodeOf(err) != chat.NotFound {
+		return sess, err
+	}
+	if n.Agent != "" && n.Agent != chat.NoAgent && d.opt.Agents != nil && !slices.Contains(d.opt.Agents(c.In()), n.Agent) {
+		return sess, invalid("There is no agent %q.", text.Clip(n.Agent, 80))
+	}
+	sess, _, err = d.opt.Sessions.Ensure(ctx, c, name, n)
+	return sess, err
+}

@@ -1,0 +1,361 @@
+package aisdk
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"hash/maphash"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/wire"
+)
+
+// sessions is what the dialect uses of the session layer.
+type sessions interface {
+	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
+	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
+	SetName(ctx context.Context, c chat.Caller, name string, id chat.SessionID) error
+	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
+	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
+	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
+	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
+	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
+	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+}
+
+// files stores files that are too large for an event.
+type files interface {
+	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
+}
+
+// Options of the dialect.
+type Options struct {
+	Sessions sessions
+	Files    files                                    // nil: large files are refused
+	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
+	Allow    func(c chat.Caller, requests int) error  // counts requests of a WebSocket; nil means no limit
+	Conns    *wire.Conns                              // open streams and sockets
+	Agents   func(workspace string) []string          // names of the agents of this server; nil means any
+
+	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
+	MaxArtifact int64         // bytes of a file; 0 means 1 GiB
+	Heartbeat   time.Duration // silence after which a comment is sent; 0 means 15 s
+	Logger      *slog.Logger
+}
+
+// Dialect serves pages of the AI SDK.
+type Dialect struct {
+	opt   Options
+	log   *slog.Logger
+	http  *edge.HTTP
+	seed  maphash.Seed
+	gates [64]sync.Mutex // by session id: of several requests that send to a chat, one decides at a time
+}
+
+// New returns the dialect.
+func New(opt Options) *Dialect {
+	opt.MaxBody = cmp.Or(opt.MaxBody, edge.DefaultMaxBody)
+	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
+	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	log := opt.Logger.With("dialect", via)
+	return &Dialect{
+		opt: opt, log: log, seed: maphash.MakeSeed(),
+		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
+	}
+}
+
+// errorForm is the form of errors: one sentence, which the page shows as it is.
+func errorForm(err error, _ http.Header) (int, any) {
+	e := chat.Public(err)
+	return edge.Status(e.Code), edge.Text(e.Msg)
+}
+
+// gate is the lock of the requests that send to a chat.
+func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
+	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
+}
+
+// Routes lists the routes of the dialect. A page sets the option api to /api/chat, or to /api/chat/{id} when its transport
+// does not send the id of the chat.
+func (d *Dialect) Routes() []wire.Route {
+	socket := d.http.Route("GET /api/chat", d.socket)
+	socket.QueryToken = true // browsers cannot set headers of a WebSocket
+	routes := []wire.Route{
+		socket,
+		d.http.Route("POST /api/chat", d.post),
+		d.http.Route("POST /api/chat/{id}", d.post),
+		d.http.Route("GET /api/chat/{id}/stream", d.resume),
+		d.http.Route("GET /api/chat/{id}/{run}/stream", d.resume),
+		d.http.Route("POST /api/chat/{id}/stop", d.stop),
+		d.http.Route("GET /api/chat/{id}/messages", d.listMessages),
+	}
+	for i := range routes {
+		routes[i].PlainText = strings.HasPrefix(routes[i].Pattern, "POST") // WorkflowChatTransport sets no content type
+	}
+	return routes
+}
+
+// isLegacy reports whether the page asks for the form of version 5, which has no approvals.
+func isLegacy(r *http.Request) bool { return r.URL.Query().Get("sdk") == "5" }
+
+// post sends a message or answers, and responds with what the agent says.
+func (d *Dialect) post(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	b, err := edge.ReadBody(r, d.opt.MaxBody)
+	if err != nil {
+		return err
+	}
+	req, err := decodeSend(b)
+	if err != nil {
+		return err
+	}
+	req.chat = cmp.Or(r.PathValue("id"), req.chat)
+	req.agent = cmp.Or(r.URL.Query().Get("agent"), req.agent)
+	t, err := d.send(r.Context(), c, req, isLegacy(r))
+	if err != nil {
+		return err
+	}
+	return d.stream(w, r, c, t)
+}
+
+// stream responds with the chunks of a target as Server-Sent Events. The turn goes on when the client disconnects.
+func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, t target) error {
+	h := w.Header()
+	h.Set("X-Vercel-Ai-Ui-Message-Stream", "v1")
+	if t.run != "" {
+		h.Set("X-Workflow-Run-Id", t.run)
+	}
+	err := wire.ServeSSE(w, r, wire.SSEOptions{}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+		if err := s.Flush(ctx); err != nil {
+			return err
+		}
+		var buf []byte
+		err := d.follow(ctx, c, t, func(chunks []chunk) error {
+			buf = buf[:0]
+			for i := range chunks {
+				buf = append(buf, "data: "...)
+				buf = chunks[i].append(buf)
+				buf = append(buf, '\n', '\n')
+			}
+			return s.Write(ctx, buf)
+		}, func() error { return s.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
+		if err != nil {
+			d.report(ctx, t.session, err)
+			return err // breaks the connection: the clients take a clean end for success
+		}
+		return s.Write(ctx, []byte("data: [DONE]\n\n"))
+	})
+	if errors.Is(err, wire.ErrShutdown) {
+		return errShutdown
+	}
+	return err
+}
+
+var errShutdown = chat.Errorf(chat.Unavailable, "The server is shutting down; try again in a moment.")
+
+// report logs a stream that failed by a fault of the server.
+func (d *Dialect) report(ctx context.Context, id chat.SessionID, err error) {
+	if ctx.Err() == nil && chat.CodeOf(err) == chat.Internal {
+		d.log.ErrorContext(ctx, "a stream failed", "session", id, "err", err)
+	}
+}
+
+// resume responds with a run from a chunk on, or with the newest message of a chat whose turn is not over. 204 means that
+// there is nothing to resume.
+func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), isLegacy(r))
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	if at, given := edge.NewQuery(r).Get("startIndex"); given {
+		n, err := strconv.Atoi(at)
+		if err != nil {
+			return invalid("startIndex=%q is not a number.", at[:min(len(at), 80)])
+		}
+		if n < 0 {
+			count, err := d.count(r.Context(), c, *t)
+			if err != nil {
+				return err
+			}
+			w.Header().Set("X-Workflow-Stream-Tail-Index", strconv.Itoa(count-1))
+			n = max(0, count+n)
+		}
+		t.skip = n
+	}
+	return d.stream(w, r, c, *t)
+}
+
+// errCounted ends the reading of a stream whose chunks are counted.
+var errCounted = errors.New("all stored chunks were counted")
+
+// count returns how many chunks a target has now.
+func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	err = d.follow(ctx, c, t, func(chunks []chunk) error {
+		n += len(chunks)
+		return errCounted // stored chunks come in one piece
+	}, func() error { return errCounted })
+	if errors.Is(err, errCounted) {
+		err = nil
+	}
+	return n, err
+}
+
+// resumable returns what an id of a run or a chat stands for, nil when there is nothing to resume.
+func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legacy bool) (*target, error) {
+	if t, err := d.runByID(ctx, c, id); t != nil || err != nil {
+		if t != nil {
+			t.legacy = legacy
+		}
+		return t, err
+	}
+	sess, err := d.find(ctx, c, id)
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil, nil // a new chat
+	}
+	if err != nil {
+		return nil, err
+	}
+	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+	if err != nil {
+		return nil, err
+	}
+	turn := st.Line(mainLine).Turn
+	if turn == nil {
+		return nil, nil
+	}
+	return &target{session: sess.ID, turn: turn.Seq, whole: true, legacy: legacy, run: string(turn.ID)}, nil
+}
+
+// runByID returns the run with an id, nil when the id is not that of a run.
+func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string) (*target, error) {
+	turn, at, ok := parseRun(id)
+	parsed, _ := chat.ParseID(chat.TurnPrefix, string(turn))
+	waits := false
+	if !ok {
+		if parsed, waits = chat.ParseID(chat.EventPrefix, id); !waits {
+			return nil, nil
+		}
+	}
+	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if waits {
+		fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
+		if err != nil {
+			return nil, err
+		}
+		e, err := fact.Event()
+		if _, message := e.Body.(chat.UserMessage); err != nil || !message {
+			return nil, err
+		}
+		t, err := d.attach(ctx, c, &e)
+		return &t, err
+	}
+	if _, err := d.started(ctx, c, &sess, seq); err != nil {
+		return nil, err
+	}
+	return &target{session: sess.ID, turn: seq, at: at, run: id}, nil
+}
+
+// runID is the id of a segment.
+func runID(turn chat.TurnID, at place) string {
+	id := messageID(turn, at.message)
+	if at.segment > 0 {
+		id += "." + strconv.Itoa(at.segment)
+	}
+	return id
+}
+
+// parseRun reads the id of a segment or of an assistant message.
+func parseRun(id string) (turn chat.TurnID, at place, ok bool) {
+	id, segment, cut := strings.Cut(id, ".")
+	if cut {
+		n, err := strconv.ParseUint(segment, 10, 31)
+		if err != nil {
+			return "", at, false
+		}
+		at.segment = int(n)
+	}
+	id, message, cut := strings.Cut(id, "~")
+	if cut {
+		n, err := strconv.ParseUint(message, 10, 38)
+		if err != nil {
+			return "", at, false
+		}
+		at.message = chat.Seq(n)
+	}
+	_, ok = chat.ParseID(chat.TurnPrefix, id)
+	return chat.TurnID(id), at, ok
+}
+
+// stop stops the running turn of a chat or of a run. A page that closes its connection stops nothing.
+func (d *Dialect) stop(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	ctx := r.Context()
+	t, err := d.runByID(ctx, c, r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	var id chat.SessionID
+	if t != nil {
+		id = t.session
+	} else {
+		sess, err := d.find(ctx, c, r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		id = sess.ID
+	}
+	res, err := d.opt.Sessions.Stop(ctx, c, id, mainLine, "stopped in the page")
+	if err != nil {
+		return err
+	}
+	d.http.Send(w, r, http.StatusOK, map[string]bool{"stopped": res.Stopped})
+	return nil
+}
+
+// listMessages lists the messages of a chat for the option messages of useChat. A chat that does not exist has none.
+func (d *Dialect) listMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	q := edge.NewQuery(r)
+	limit := q.Limit(listMessages, maxListMessages)
+	if q.Err != nil {
+		return q.Err
+	}
+	sess, err := d.find(r.Context(), c, r.PathValue("id"))
+	if chat.CodeOf(err) == chat.NotFound {
+		edge.SendJSON(w, r, http.StatusOK, []byte("[]"))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b, err := d.list(r.Context(), c, sess.ID, isLegacy(r), limit)
+	if err == nil {
+		edge.SendJSON(w, r, http.StatusOK, b)
+	}
+	return err
+}

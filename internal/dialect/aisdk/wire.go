@@ -1,0 +1,160 @@
+package aisdk
+
+import (
+	"net/url"
+	"strings"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// Types of chunks. The clients refuse a chunk of any other type, except data-*.
+const (
+	chunkStart       = "start"
+	chunkStartStep   = "start-step"
+	chunkFinishStep  = "finish-step"
+	chunkFinish      = "finish"
+	chunkAbort       = "abort"
+	chunkError       = "error"
+	chunkMetadata    = "message-metadata"
+	chunkTextStart   = "text-start"
+	chunkTextDelta   = "text-delta"
+	chunkTextEnd     = "text-end"
+	chunkThinkStart  = "reasoning-start"
+	chunkThinkDelta  = "reasoning-delta"
+	chunkThinkEnd    = "reasoning-end"
+	chunkToolInput   = "tool-input-available"
+	chunkToolAsk     = "tool-approval-request"
+	chunkToolOutput  = "tool-output-available"
+	chunkToolError   = "tool-output-error"
+	chunkToolDenied  = "tool-output-denied"
+	chunkFile        = "file"
+	dataPlan         = "data-plan"
+	dataWorkstream   = "data-workstream"
+	dataArtifact     = "data-artifact"
+	dataShare        = "data-share"
+	dataStatus       = "data-status"
+	dataProgress     = "data-progress"
+	dataSteered      = "data-steered"
+	dataPrompt       = "data-prompt"
+	dataAnswered     = "data-answered"
+	dataError        = "data-error"
+	dataNotification = "data-notification"
+)
+
+// Values of finishReason. Version 7 has more, which end the stream of older clients.
+const (
+	finishStop  = "stop"
+	finishTools = "tool-calls"
+	finishError = "error"
+	finishOther = "other"
+)
+
+// Names of the tools by which prompts are shown.
+const (
+	toolAsk        = "ask_person"   // a question
+	toolPermission = "permission"   // a request for scopes that names no tool
+	toolApprove    = "approve_call" // an approval, for clients of version 5
+)
+
+// chunk is one chunk of a response. Which fields are used depends on its type. Clients refuse null for a field that they
+// know, and older ones unknown fields, so a field without a value is left out.
+type chunk struct {
+	typ       string
+	id        string          // of a text or data part; the message's id in start
+	text      string          // delta, errorText, url or finishReason
+	call      string          // toolCallId
+	tool      string          // toolName
+	approval  string          // approvalId
+	media     string          // mediaType
+	raw       json.RawMessage // input, output, data or messageMetadata
+	dynamic   bool
+	executed  bool // providerExecuted: the page does not run the tool
+	transient bool // the page does not keep the part
+}
+
+// isData reports whether the chunk is a data part.
+func (c *chunk) isData() bool { return len(c.typ) > 5 && c.typ[:5] == "data-" }
+
+// append appends the chunk as JSON.
+func (c *chunk) append(b []byte) []byte {
+	b = append(append(append(b, `{"type":"`...), c.typ...), '"')
+	switch c.typ {
+	case chunkTextStart, chunkTextEnd, chunkThinkStart, chunkThinkEnd:
+		b = field(b, "id", c.id)
+	case chunkTextDelta, chunkThinkDelta:
+		b = field(b, "id", c.id)
+		b = field(b, "delta", c.text)
+	case chunkStart:
+		b = field(b, "messageId", c.id)
+		b = rawField(b, "messageMetadata", c.raw)
+	case chunkFinish:
+		b = field(b, "finishReason", c.text)
+	case chunkMetadata:
+		b = rawField(b, "messageMetadata", c.raw)
+	case chunkError:
+		b = field(b, "errorText", c.text)
+	case chunkToolInput:
+		b = field(b, "toolCallId", c.call)
+		b = field(b, "toolName", c.tool)
+		b = rawField(b, "input", c.raw)
+		b = flag(b, "providerExecuted", c.executed)
+		b = flag(b, "dynamic", c.dynamic)
+	case chunkToolAsk:
+		b = field(b, "approvalId", c.approval)
+		b = field(b, "toolCallId", c.call)
+	case chunkToolOutput:
+		b = field(b, "toolCallId", c.call)
+		b = rawField(b, "output", c.raw)
+		b = flag(b, "providerExecuted", c.executed)
+		b = flag(b, "dynamic", c.dynamic)
+	case chunkToolError:
+		b = field(b, "toolCallId", c.call)
+		b = field(b, "errorText", c.text)
+		b = flag(b, "providerExecuted", c.executed)
+		b = flag(b, "dynamic", c.dynamic)
+	case chunkToolDenied:
+		b = field(b, "toolCallId", c.call)
+	case chunkFile:
+		b = field(b, "url", c.text)
+		b = field(b, "mediaType", c.media)
+	default:
+		if c.id != "" {
+			b = field(b, "id", c.id)
+		}
+		if c.isData() {
+			b = rawField(b, "data", c.raw)
+		}
+		b = flag(b, "transient", c.transient)
+	}
+	return append(b, '}')
+}
+
+func field(b []byte, name, value string) []byte {
+	b = append(append(append(b, ',', '"'), name...), '"', ':')
+	return chat.AppendString(b, value)
+}
+
+func rawField(b []byte, name string, value json.RawMessage) []byte {
+	b = append(append(append(b, ',', '"'), name...), '"', ':')
+	if len(value) == 0 {
+		return append(b, "null"...)
+	}
+	return append(b, value...)
+}
+
+func flag(b []byte, name string, value bool) []byte {
+	if !value {
+		return b
+	}
+	return append(append(append(b, ',', '"'), name...), `":true`...)
+}
+
+// fileURL is the address of a file of a session, relative to the server.
+func fileURL(id chat.SessionID, path string) string {
+	segments := strings.Split(path, "/")
+	for i := range segments {
+		segments[i] = url.PathEscape(segments[i])
+	}
+	return "/parley/v1/sessions/" + url.PathEscape(string(id)) + "/artifacts/" + strings.Join(segments, "/")
+}
