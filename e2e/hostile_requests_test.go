@@ -80,6 +80,9 @@ func TestEveryRouteRefusesForeignHostsAndSites(t *testing.T) {
 			continue
 		}
 		for _, kind := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
+			if kind == "text/plain" && (c.path == "/api/chat" || strings.HasPrefix(c.path, "/api/chat/") && !strings.HasSuffix(c.path, "/stop")) {
+				continue // WorkflowChatTransport sends its JSON so; the origin is checked
+			}
 			c.header = map[string]string{"Content-Type": kind}
 			if code, body, _ := p.do(c); code < 400 || !strings.Contains(body, "any web page could send it") {
 				t.Errorf("%s %s as %s: %d %s", c.method, c.path, kind, code, body)

@@ -93,7 +93,10 @@ var sent = map[string]request{
 
 	"POST /ag-ui/{agentname}": {body: thread}, "GET /ag-ui/{agentname}": {query: "?threadId=hers"},
 	"POST /api/copilotkit/agent/{agentname}/run": {body: thread}, "POST /api/copilotkit/agent/{agentname}/connect": {body: thread},
-	"POST /api/copilotkit": {body: `{"method":"agent/connect","params":{"agentId":"demo"},"body":` + thread + `}`},
+	"POST /api/copilotkit":     {body: `{"method":"agent/connect","params":{"agentId":"demo"},"body":` + thread + `}`},
+	"POST /api/chat":           {body: `{"id":"hers","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"intruder"}]}]}`},
+	"POST /api/chat/{id}":      {body: `{"messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"intruder"}]}]}`},
+	"POST /api/chat/{id}/stop": {body: `{}`},
 
 	"POST /chat": talk, "POST /chat/stream": talk, "POST /v1/chat": talk, "POST /v1/chat/stream": talk, "POST /v1/chat/completions": talk,
 	"POST /generate": message, "POST /generate/stream": message, "POST /generate/full": message,

@@ -217,6 +217,12 @@ func (v *testCaller) problem(r *wire.Route, ex *example, code int, body string) 
 
 // formProblem returns how an error differs from the form of a dialect, or "".
 func formProblem(dialect, body string) string {
+	if dialect == "aisdk" { // pages show the body to people
+		if body == "" || strings.HasPrefix(body, "{") {
+			return "the error is not a sentence"
+		}
+		return ""
+	}
 	var e struct {
 		Error   json.RawMessage `json:"error"`
 		Detail  json.RawMessage `json:"detail"`

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/internal/dialect/agui"
+	"github.com/parley-hq/parley/internal/dialect/aisdk"
 	"github.com/parley-hq/parley/internal/dialect/letta"
 	"github.com/parley-hq/parley/internal/dialect/native"
 	"github.com/parley-hq/parley/internal/dialect/nemo"
@@ -32,7 +33,7 @@ func dialectRoutes(t *testing.T) (routes []wire.Route) {
 		t.Fatal(err)
 	}
 	for _, list := range [][]wire.Route{
-		native.New(native.Options{}).Routes(), nemo.New(nemo.Options{}).Routes(), vertesia.New(vertesia.Options{}).Routes(), letta.New(letta.Options{}).Routes(), agui.New(agui.Options{}).Routes(), bus.Routes(), grant.New(grant.Options{}).Routes(),
+		native.New(native.Options{}).Routes(), nemo.New(nemo.Options{}).Routes(), vertesia.New(vertesia.Options{}).Routes(), letta.New(letta.Options{}).Routes(), agui.New(agui.Options{}).Routes(), aisdk.New(aisdk.Options{}).Routes(), bus.Routes(), grant.New(grant.Options{}).Routes(),
 	} {
 		routes = append(routes, list...)
 	}
@@ -60,6 +61,11 @@ var unowned = map[string]string{
 	"POST /api/workspaces/{slug}/grants/check":       "names its session in the body; see TestForeignIDsInQueryHeaderAndBody",
 	"GET /api/shares/{slug}/{link}":                  "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
 	"GET /api/shares/{slug}/{link}/{path...}":        "for users of the workspace with the link; see TestForeignIDsInQueryHeaderAndBody",
+	"POST /api/chat/{id}":                            "the caller's own chats",
+	"GET /api/chat/{id}/stream":                      "the caller's own chats; runs of others are tested in internal/dialect/aisdk",
+	"GET /api/chat/{id}/{run}/stream":                "the caller's own chats; runs of others are tested in internal/dialect/aisdk",
+	"POST /api/chat/{id}/stop":                       "the caller's own chats",
+	"GET /api/chat/{id}/messages":                    "the caller's own chats",
 }
 
 // bodies has a valid body for each route that needs one, by pattern.

@@ -98,15 +98,15 @@ func (d *Dialect) Routes() []wire.Route {
 	socket.QueryToken = true // browsers cannot set headers of a WebSocket
 	routes := []wire.Route{
 		socket,
-		d.http.Route("POST /api/chat", d.post),
-		d.http.Route("POST /api/chat/{id}", d.post),
 		d.http.Route("GET /api/chat/{id}/stream", d.resume),
 		d.http.Route("GET /api/chat/{id}/{run}/stream", d.resume),
 		d.http.Route("POST /api/chat/{id}/stop", d.stop),
 		d.http.Route("GET /api/chat/{id}/messages", d.listMessages),
 	}
-	for i := range routes {
-		routes[i].PlainText = strings.HasPrefix(routes[i].Pattern, "POST") // WorkflowChatTransport sets no content type
+	for _, pattern := range []string{"POST /api/chat", "POST /api/chat/{id}"} {
+		post := d.http.Route(pattern, d.post)
+		post.PlainText = true // WorkflowChatTransport sets no content type
+		routes = append(routes, post)
 	}
 	return routes
 }
