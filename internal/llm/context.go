@@ -87,33 +87,22 @@ func Tokens(messages []Message) (n int) {
 	return n
 }
 
-// Fitted is a conversation that fits a context window.
-type Fitted struct {
-	Messages []Message
-	Dropped  []Message // messages that were omitted and that no summary covers; the caller may summarise them
-	Tokens   int       // of Messages
-	Cut      bool      // texts were shortened, because omitting messages was not enough
-}
-
 // Fit returns the part of a conversation that fits a number of tokens: the system
-// messages at its beginning, the last summary and the newest messages. It never
-// separates a call from its result. It omits whole exchanges first. If the last
+// messages at its beginning, a summary right after them, and the newest messages. It
+// never separates a call from its result. It omits whole exchanges first. If the last
 // exchange alone is too long, it keeps the user message and omits the oldest steps. If
 // the last step is still too long, it shortens the longest texts, with a note in each.
-// Fit does not change its argument.
-func Fit(messages []Message, tokens int) (Fitted, error) {
-	system, rest := leading(messages)
-	head := Tokens(system)
-	if i := lastSummary(rest); i >= 0 {
-		rest = rest[i:]
+// dropped are the omitted messages. Fit does not change its argument.
+func Fit(messages []Message, tokens int) (fitted, dropped []Message, err error) {
+	if Tokens(messages) <= tokens {
+		return messages, nil, nil
 	}
-	budget := tokens - head
-	if n := Tokens(rest); n <= budget {
-		return Fitted{Messages: slices.Concat(system, rest), Tokens: head + n}, nil
-	}
+	head, rest := leading(messages)
+	n := Tokens(head)
+	budget := tokens - n
 	if budget < messageTokens*4 {
-		return Fitted{}, chat.Errorf(chat.TooLarge, "the instructions alone have about %d tokens, and the model's window has room for %d; shorten them or choose a larger model", head, tokens).
-			With("tokens", head).With("window", tokens)
+		return nil, nil, chat.Errorf(chat.TooLarge, "the instructions alone have about %d tokens, and the model's window has room for %d; shorten them or choose a larger model", n, tokens).
+			With("tokens", n).With("window", tokens)
 	}
 	var summary []Message
 	if len(rest) > 0 && rest[0].Role == Summary {
@@ -121,13 +110,10 @@ func Fit(messages []Message, tokens int) (Fitted, error) {
 	}
 	kept, dropped := newest(rest, budget-Tokens(summary))
 	kept = slices.Concat(summary, kept)
-	f := Fitted{Dropped: dropped}
 	if Tokens(kept) > budget {
-		kept, f.Cut = shorten(kept, budget), true
+		kept = shorten(kept, budget)
 	}
-	f.Messages = slices.Concat(system, kept)
-	f.Tokens = Tokens(f.Messages)
-	return f, nil
+	return slices.Concat(head, kept), dropped, nil
 }
 
 func leading(messages []Message) (system, rest []Message) {
@@ -136,15 +122,6 @@ func leading(messages []Message) (system, rest []Message) {
 		i++
 	}
 	return messages[:i], messages[i:]
-}
-
-func lastSummary(messages []Message) int {
-	for i := len(messages) - 1; i >= 0; i-- {
-		if messages[i].Role == Summary {
-			return i
-		}
-	}
-	return -1
 }
 
 // newest omits the oldest messages until the rest fits. It always keeps the last step.
@@ -288,8 +265,7 @@ type Compaction struct {
 }
 
 // NewSummary returns a message that replaces the omitted part of a conversation. Place
-// it after the system messages and before the remaining messages; Fit then starts from
-// it.
+// it after the system messages and before the remaining messages.
 func NewSummary(text string, stats *Compaction, at time.Time) Message {
 	packed := PackSummary(text, at)
 	if stats != nil {

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,26 +23,26 @@ func TestFit(t *testing.T) {
 		}
 		budget := rapid.IntRange(150, 2000).Draw(rt, "budget")
 		before := dump(ms)
-		f, err := Fit(ms, budget)
+		fitted, dropped, err := Fit(ms, budget)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if f.Tokens > budget || f.Tokens != Tokens(f.Messages) {
-			rt.Fatalf("%d tokens for %d", f.Tokens, budget)
+		if n := Tokens(fitted); n > budget {
+			rt.Fatalf("%d tokens for %d", n, budget)
 		}
-		if f.Messages[0].Role != System || len(f.Messages) < 2 || f.Messages[1].Role != User {
-			rt.Fatalf("begins with %s", dump(f.Messages[:min(2, len(f.Messages))]))
+		if fitted[0].Role != System || len(fitted) < 2 || fitted[1].Role != User {
+			rt.Fatalf("begins with %s", dump(fitted[:min(2, len(fitted))]))
 		}
-		if len(f.Messages)+len(f.Dropped) != len(ms) {
-			rt.Fatalf("%d kept, %d dropped of %d", len(f.Messages), len(f.Dropped), len(ms))
+		if len(fitted)+len(dropped) != len(ms) {
+			rt.Fatalf("%d kept, %d dropped of %d", len(fitted), len(dropped), len(ms))
 		}
-		if last := f.Messages[len(f.Messages)-1]; !f.Cut && string(last.AppendJSON(nil)) != string(ms[len(ms)-1].AppendJSON(nil)) {
+		if last := fitted[len(fitted)-1]; !bytes.Contains(dump(fitted), []byte("truncated")) && string(last.AppendJSON(nil)) != string(ms[len(ms)-1].AppendJSON(nil)) {
 			rt.Fatal("the newest message is not there")
 		}
-		for _, m := range Repair(f.Messages) {
+		for _, m := range Repair(fitted) {
 			for _, r := range m.ToolReturns {
 				if strings.Contains(r.Text, "has no result") {
-					rt.Fatalf("a call lost its result: %s", dump(f.Messages))
+					rt.Fatalf("a call lost its result: %s", dump(fitted))
 				}
 			}
 		}
@@ -60,11 +61,11 @@ func TestFitKeepsCallsWhole(t *testing.T) {
 		{Role: Tool, ToolReturns: []ToolReturn{{ToolCallID: "c1", Status: Success, Text: "r"}}},
 		{Role: Assistant, Content: Texts("done")},
 	}
-	f, err := Fit(ms, 60)
-	if err != nil || f.Tokens > 60 {
-		t.Fatalf("%v, %d tokens", err, f.Tokens)
+	fitted, _, err := Fit(ms, 60)
+	if err != nil || Tokens(fitted) > 60 {
+		t.Fatalf("%v, %d tokens", err, Tokens(fitted))
 	}
-	if got := told(f.Messages); got != "user do it\nassistant done" {
+	if got := told(fitted); got != "user do it\nassistant done" {
 		t.Errorf("kept\n%s", got)
 	}
 }
@@ -74,23 +75,23 @@ func TestFitSummaries(t *testing.T) {
 	for i := range 50 {
 		ms = append(ms, Message{Role: User, Content: Texts(fmt.Sprint("question ", i, strings.Repeat(" word", 50)))}, Message{Role: Assistant, Content: Texts(fmt.Sprint("answer ", i))})
 	}
-	f, err := Fit(ms, 1000)
-	if err != nil || len(f.Dropped) == 0 || f.Cut {
-		t.Fatalf("%v, %d dropped", err, len(f.Dropped))
+	fitted, dropped, err := Fit(ms, 1000)
+	if err != nil || len(dropped) == 0 {
+		t.Fatalf("%v, %d dropped", err, len(dropped))
 	}
-	if !strings.Contains(Plain(f.Dropped), "user: question 0") || !strings.Contains(Plain(f.Dropped), "assistant: answer 1") {
-		t.Error(Plain(f.Dropped))
+	if !strings.Contains(Plain(dropped), "user: question 0") || !strings.Contains(Plain(dropped), "assistant: answer 1") {
+		t.Error(Plain(dropped))
 	}
-	summary := NewSummary("They asked many questions.", &Compaction{Trigger: "window", ContextWindow: 1000, MessagesBefore: len(ms), MessagesAfter: len(f.Messages)}, testTime)
+	summary := NewSummary("They asked many questions.", &Compaction{Trigger: "window", ContextWindow: 1000, MessagesBefore: len(ms), MessagesAfter: len(fitted)}, testTime)
 	if summary.Role != Summary || UnpackSummary(summary.PlainText()) != "They asked many questions." || !strings.Contains(summary.PlainText(), `"messages_count_before": 101`) {
 		t.Errorf("%s", dump([]Message{summary}))
 	}
-	// From then on the conversation begins with the summary.
-	again, err := Fit(append(ms[:len(ms):len(ms)], summary, ms[1], ms[2]), 1000)
-	if err != nil || told(again.Messages[2:]) != told(ms[1:3]) || again.Messages[1].Role != Summary || len(again.Dropped) != 0 {
-		t.Errorf("%v %s", err, told(again.Messages))
+	// A summary after the instructions is kept.
+	again, dropped, err := Fit(append([]Message{ms[0], summary}, ms[1:]...), 1000)
+	if err != nil || again[1].Role != Summary || Tokens(again) > 1000 || len(dropped) == 0 || dropped[0].Role != User {
+		t.Errorf("%v %s", err, told(again))
 	}
-	if _, err := Fit([]Message{{Role: System, Content: Texts(strings.Repeat("long ", 1000))}, ms[1]}, 100); chat.CodeOf(err) != chat.TooLarge {
+	if _, _, err := Fit([]Message{{Role: System, Content: Texts(strings.Repeat("long ", 1000))}, ms[1]}, 100); chat.CodeOf(err) != chat.TooLarge {
 		t.Errorf("instructions too long: %v", err)
 	}
 }
@@ -108,18 +109,18 @@ func TestFitAtTheBoundary(t *testing.T) {
 			if budget > Tokens(ms) {
 				break
 			}
-			f, err := Fit(ms, budget)
-			if err != nil || told(f.Messages) != told(left) || len(f.Dropped) != 2*from || f.Cut || f.Tokens != Tokens(left) {
-				t.Errorf("%d tokens: %v\n%s", budget, err, told(f.Messages))
+			fitted, dropped, err := Fit(ms, budget)
+			if err != nil || told(fitted) != told(left) || len(dropped) != 2*from {
+				t.Errorf("%d tokens: %v\n%s", budget, err, told(fitted))
 			}
 		}
 	}
 	// Little beside the instructions is enough, if it is.
 	little := []Message{ms[0], {Role: User, Content: Texts("hi")}}
-	if f, err := Fit(little, Tokens(little)); err != nil || len(f.Messages) != 2 || f.Cut {
-		t.Errorf("%v %s", err, told(f.Messages))
+	if fitted, _, err := Fit(little, Tokens(little)); err != nil || told(fitted) != told(little) {
+		t.Errorf("%v %s", err, told(fitted))
 	}
-	if _, err := Fit(little, Tokens(little)-1); chat.CodeOf(err) != chat.TooLarge {
+	if _, _, err := Fit(little, Tokens(little)-1); chat.CodeOf(err) != chat.TooLarge {
 		t.Errorf("one less: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,10 +144,7 @@ func ask(ctx context.Context, t *agent.Turn, args string) error {
 }
 
 func answerText(a chat.UserInputResponse) string {
-	if len(a.Values) > 0 {
-		return strings.Join(a.Values, ", ")
-	}
-	return a.Text
+	return cmp.Or(strings.Join(a.Values, ", "), a.Text)
 }
 
 func approve(ctx context.Context, t *agent.Turn, args string) error {
@@ -168,11 +166,7 @@ func approve(ctx context.Context, t *agent.Turn, args string) error {
 	}
 	d := decisions[0]
 	if !d.Approve {
-		reason := d.Reason
-		if reason == "" {
-			reason = "no reason given"
-		}
-		return say(ctx, t, "Denied: "+reason)
+		return say(ctx, t, "Denied: "+cmp.Or(d.Reason, "no reason given"))
 	}
 	if len(d.Params) > 0 {
 		params = d.Params // the person changed them

@@ -18,7 +18,6 @@ type Agent struct {
 	opt      Options
 	client   *http.Client
 	endpoint *endpoint
-	turns    sync.WaitGroup
 
 	mu      sync.Mutex
 	problem *Failure // of the last request; nil if it succeeded
@@ -37,8 +36,6 @@ func New(opt Options) *Agent {
 
 // Answer answers a turn; see the package documentation.
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
-	a.turns.Add(1)
-	defer a.turns.Done()
 	started, err := turn.Started(ctx)
 	if err != nil {
 		return err
@@ -55,10 +52,8 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 	return f.public()
 }
 
-// Close waits for the running turns, then closes the connections to tool servers. No
-// turn may begin after Close was called.
+// Close closes the connections to tool servers. No turn may run.
 func (a *Agent) Close() {
-	a.turns.Wait()
 	var wg sync.WaitGroup
 	for _, s := range a.opt.Servers {
 		wg.Go(s.Close)

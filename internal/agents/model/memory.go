@@ -161,15 +161,15 @@ func (r *round) fit(ctx context.Context, room int) ([]llm.Message, error) {
 			}
 		}
 		all := slices.Concat(system, ms)
-		fitted, err := llm.Fit(all, room)
+		fitted, dropped, err := llm.Fit(all, room)
 		if err != nil {
 			return nil, &Failure{Code: agent.CodeOverflow, Msg: chat.Public(err).Msg, err: err}
 		}
-		if len(fitted.Dropped) == 0 || again {
-			return fitted.Messages, nil
+		if len(dropped) == 0 || again {
+			return fitted, nil
 		}
-		if !r.summarise(ctx, fitted.Dropped, ms, room, "context_window") {
-			return fitted.Messages, ctx.Err()
+		if !r.summarise(ctx, dropped, ms, room, "context_window") {
+			return fitted, ctx.Err()
 		}
 	}
 }

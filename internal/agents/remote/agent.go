@@ -90,6 +90,7 @@ type round struct {
 	out      *output
 	previous *roundRecord   // of the round before
 	answers  []promptAnswer // to the prompts of the round before
+	usedTool bool           // an earlier attempt used a tool after its last prompts
 }
 
 // roundRecord is stored together with the prompts of a round, for the next one.
@@ -182,16 +183,15 @@ func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
 // complete; otherwise r is the round to call next.
 func (a *Agent) restore(ctx context.Context, r *round) (done bool, err error) {
 	var asked []chat.Event // the record and the prompts of the last round that has prompts
-	usedTool := false      // since then
 	for _, e := range r.turn.Past() {
 		switch b := e.Body.(type) {
 		case chat.AgentText:
 			done = done || b.Final && !b.Partial
 		case chat.AgentToolCall:
-			usedTool = true
+			r.usedTool = true
 		case chat.Unknown:
 			if rec, ok := recordOf(&e); ok && len(rec.IDs) > 0 {
-				asked, usedTool = []chat.Event{e}, false
+				asked, r.usedTool = []chat.Event{e}, false
 			}
 		case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 			if len(asked) > 0 && strings.HasPrefix(e.ClientID, batchPrefix(&asked[0])) {
@@ -213,7 +213,7 @@ func (a *Agent) restore(ctx context.Context, r *round) (done bool, err error) {
 	if a.opt.Protocol == NeMo && a.opt.Socket && lastOpenPrompt(r.turn) != nil {
 		return false, nil // the run may still wait on the server; nemoSocket looks for it
 	}
-	return false, a.mayRepeat(usedTool)
+	return false, a.mayRepeat(r.usedTool)
 }
 
 // mayRepeat reports an error when the endpoint must not be called again after a

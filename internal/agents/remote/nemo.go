@@ -108,10 +108,7 @@ func (p *nemoPrompt) request() chat.AgentInputRequest {
 
 // answerText is an answer as one text.
 func answerText(b chat.UserInputResponse) string {
-	if len(b.Values) > 0 {
-		return strings.Join(b.Values, ", ")
-	}
-	return b.Text
+	return cmp.Or(strings.Join(b.Values, ", "), b.Text)
 }
 
 // storeTrace stores the id of the workflow's trace.

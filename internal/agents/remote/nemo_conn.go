@@ -29,10 +29,9 @@ type nemoFrame struct {
 type nemoConn struct {
 	a      *Agent
 	conn   *websocket.Conn
-	frames chan nemoFrame // closed when reading ends
-	closed chan struct{}  // closed when reading ends, before the buffered frames are read
-	err    error          // why reading ended; set before frames is closed
-	ctx    context.Context
+	frames chan nemoFrame  // closed when reading ends
+	err    error           // why reading ended; set before frames is closed
+	ctx    context.Context // ends when reading ends
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 }
@@ -76,7 +75,7 @@ func (a *Agent) dial(ctx context.Context, conversation string, reattach bool) (*
 		return nil, err
 	}
 	conn.SetReadLimit(min(a.opt.Max, 16<<20)) // of one frame
-	c := &nemoConn{a: a, conn: conn, frames: make(chan nemoFrame, 256), closed: make(chan struct{})}
+	c := &nemoConn{a: a, conn: conn, frames: make(chan nemoFrame, 256)}
 	c.ctx, c.cancel = context.WithCancel(ctx)
 	c.wg.Go(c.read)
 	return c, nil
@@ -84,7 +83,7 @@ func (a *Agent) dial(ctx context.Context, conversation string, reattach bool) (*
 
 func (c *nemoConn) read() {
 	defer close(c.frames)
-	defer close(c.closed)
+	defer c.cancel()
 	left := c.a.opt.Max
 	for {
 		_, b, err := c.conn.Read(c.ctx)
@@ -128,15 +127,8 @@ func (c *nemoConn) close() {
 	c.wg.Wait()
 }
 
-// lost reports whether reading has ended.
-func (c *nemoConn) lost() bool {
-	select {
-	case <-c.closed:
-		return true
-	default:
-		return false
-	}
-}
+// lost reports whether reading has ended. Buffered frames can still be read.
+func (c *nemoConn) lost() bool { return c.ctx.Err() != nil }
 
 // ping reports whether the server answers a ping.
 func (c *nemoConn) ping(ctx context.Context) bool {

@@ -53,7 +53,7 @@ func (n *nemoSocketTurn) run(ctx context.Context) error {
 		if done || err != nil {
 			return err
 		}
-		if err := n.a.mayRepeat(usedTools(n.r.turn)); err != nil {
+		if err := n.a.mayRepeat(n.r.usedTool); err != nil {
 			return err
 		}
 		n.r.out = newOutput(n.r.turn, n.r.n)
@@ -70,15 +70,6 @@ func (n *nemoSocketTurn) run(ctx context.Context) error {
 		return n.a.broken(err)
 	}
 	return n.readFrames(ctx)
-}
-
-func usedTools(turn *agent.Turn) bool {
-	for _, e := range turn.Past() {
-		if _, ok := e.Body.(chat.AgentToolCall); ok {
-			return true
-		}
-	}
-	return false
 }
 
 // reattach continues a run that has waited for an answer since before a crash;
