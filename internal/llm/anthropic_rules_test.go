@@ -10,29 +10,29 @@ import (
 	"github.com/parley-hq/parley/internal/llm/anthropic"
 )
 
-// Each row is a rule: what goes in, and what the provider's JSON must be.
+// Each row has messages and the JSON that the provider must get.
 func TestAnthropicRules(t *testing.T) {
 	const img = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD","detail":"low"}}`
 	const call = `{"role":"assistant","model":"m","content":[],"tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"b\":\"x\"}"}}]}`
 	const tool = `{"role":"tool","name":"f","tool_returns":[{"tool_call_id":"c1","status":"success","func_response":"one"},{"tool_call_id":"c2","status":"error","func_response":"bad"}]}`
 	const q = `{"role":"user","content":[{"type":"text","text":"q"}]}`
 	for _, c := range []struct{ rule, model, in, want string }{
-		{"a later alert is closed properly", "m", `[` + q + `,{"role":"system","content":[{"type":"text","text":"low battery"}]}]`,
+		{"a later system message is an event in a user message", "m", `[` + q + `,{"role":"system","content":[{"type":"text","text":"low battery"}]}]`,
 			`[{"role":"user","content":[{"type":"text","text":"q"},{"type":"text","text":"<event>SYSTEM ALERT: low battery</event>","cache_control":{"type":"ephemeral"}}]}]`},
-		{"results together, in front, with their errors", "m", `[` + q + `,` + call + `,` + tool + `,` + q + `]`,
+		{"results of parallel calls are one message, before the next text", "m", `[` + q + `,` + call + `,` + tool + `,` + q + `]`,
 			`[{"role":"user","content":[{"type":"text","text":"q"}]},{"role":"assistant","content":[{"type":"tool_use","id":"c1","name":"f","input":{"a":1}},{"type":"tool_use","id":"c2","name":"g","input":{"b":"x"}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"one"}]},{"type":"tool_result","tool_use_id":"c2","is_error":true,"content":[{"type":"text","text":"bad"}]},{"type":"text","text":"q","cache_control":{"type":"ephemeral"}}]}]`},
-		{"signed thoughts of the same model, in order", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"},{"type":"reasoning","is_native":true,"reasoning":"unsigned"},{"type":"redacted_reasoning","data":"D"},{"type":"text","text":"x"}]},` + q + `]`,
+		{"signed reasoning of the same model is sent back in order", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"},{"type":"reasoning","is_native":true,"reasoning":"unsigned"},{"type":"redacted_reasoning","data":"D"},{"type":"text","text":"x"}]},` + q + `]`,
 			`[{"role":"user","content":[{"type":"text","text":"q"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"R","signature":"S"},{"type":"redacted_thinking","data":"D"},{"type":"text","text":"x"}]},{"role":"user","content":[{"type":"text","text":"q","cache_control":{"type":"ephemeral"}}]}]`},
-		{"none of a foreign one; what is then empty goes", "n", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"}]},` + q + `]`,
+		{"reasoning of another model and messages without other content are omitted", "n", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"}]},` + q + `]`,
 			`[{"role":"user","content":[{"type":"text","text":"q"},{"type":"text","text":"q","cache_control":{"type":"ephemeral"}}]}]`},
-		{"images by address and inline, one by one", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}},` + img + `,{"type":"image","source":{"type":"base64","media_type":"image/tiff","data":"QUJD"}}]}]`,
+		{"images are sent by URL and as data; other types are replaced with a note", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}},` + img + `,{"type":"image","source":{"type":"base64","media_type":"image/tiff","data":"QUJD"}}]}]`,
 			`[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"https://x/y"}},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}},{"type":"text","text":"[Image omitted]","cache_control":{"type":"ephemeral"}}]}]`},
-		{"the person speaks first, in a row is one", "m", `[{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":[{"type":"text","text":"b \n"}]}]`,
+		{"the conversation begins and ends with a user message; messages of one role are merged", "m", `[{"role":"assistant","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":[{"type":"text","text":"b \n"}]}]`,
 			`[{"role":"user","content":[{"type":"text","text":"(The conversation begins.)"}]},{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b \n"}]},{"role":"user","content":[{"type":"text","text":"(Go on from where you stopped.)","cache_control":{"type":"ephemeral"}}]}]`},
-		{"a thought that led to nothing goes", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"},{"type":"text","text":"x"},{"type":"reasoning","is_native":true,"reasoning":"R2","signature":"S2"},{"type":"redacted_reasoning","data":"D"}]},` + q + `]`,
+		{"reasoning at the end of a message is omitted", "m", `[` + q + `,{"role":"assistant","model":"m","content":[{"type":"reasoning","is_native":true,"reasoning":"R","signature":"S"},{"type":"text","text":"x"},{"type":"reasoning","is_native":true,"reasoning":"R2","signature":"S2"},{"type":"redacted_reasoning","data":"D"}]},` + q + `]`,
 			`[{"role":"user","content":[{"type":"text","text":"q"}]},{"role":"assistant","content":[{"type":"thinking","thinking":"R","signature":"S"},{"type":"text","text":"x"}]},{"role":"user","content":[{"type":"text","text":"q","cache_control":{"type":"ephemeral"}}]}]`},
-		{"an address that is not encrypted is named", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x/y"}}]}]`,
+		{"an image at an http URL is replaced with its URL", "m", `[{"role":"user","content":[{"type":"image","source":{"type":"url","url":"http://x/y"}}]}]`,
 			`[{"role":"user","content":[{"type":"text","text":"[Image at http://x/y]","cache_control":{"type":"ephemeral"}}]}]`},
 	} {
 		t.Run(c.rule, func(t *testing.T) {
@@ -66,8 +66,7 @@ func TestAnthropicRequestsAsAWhole(t *testing.T) {
 	}
 }
 
-// A model that goes on after its tools have answered may think only if it thought
-// before it called them.
+// After tool results, thinking is allowed only if the model thought before its first call.
 func TestMayThink(t *testing.T) {
 	think := []llm.Part{&llm.Reasoning{Native: true, Text: "hm", Signature: "S"}}
 	step := func(n string, content ...llm.Part) []llm.Message {
@@ -83,13 +82,13 @@ func TestMayThink(t *testing.T) {
 		model    string
 		may      bool
 	}{
-		{"nothing was called", asked, "m", true},
-		{"it thought, then called", slices.Concat(asked, step("1", think...)), "m", true},
-		{"it thought, then called twice", slices.Concat(asked, step("1", think...), step("2")), "m", true},
-		{"it called without thinking", slices.Concat(asked, step("1")), "m", false},
-		{"it called without thinking, then thought", slices.Concat(asked, step("1"), step("2", think...)), "m", false},
-		{"another model thought", slices.Concat(asked, step("1", think...)), "n", false},
-		{"that was in an earlier turn", slices.Concat(asked, step("1"), []llm.Message{{Role: llm.Assistant, Content: llm.Texts("a")}}, asked), "m", true},
+		{"no calls", asked, "m", true},
+		{"thinking before the call", slices.Concat(asked, step("1", think...)), "m", true},
+		{"thinking before the first of two calls", slices.Concat(asked, step("1", think...), step("2")), "m", true},
+		{"a call without thinking", slices.Concat(asked, step("1")), "m", false},
+		{"thinking only before the second call", slices.Concat(asked, step("1"), step("2", think...)), "m", false},
+		{"thinking of another model", slices.Concat(asked, step("1", think...)), "n", false},
+		{"a call without thinking in an earlier turn", slices.Concat(asked, step("1"), []llm.Message{{Role: llm.Assistant, Content: llm.Texts("a")}}, asked), "m", true},
 	} {
 		p := anthropic.Messages(llm.Request{Model: c.model, Messages: c.messages})
 		if anthropic.MayThink(p) != c.may {

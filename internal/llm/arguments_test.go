@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Broken arguments always become an object, and what is whole stays as it is.
+// Any arguments become an object.
 func FuzzObject(f *testing.F) {
 	for _, s := range []string{`{"a":"b`, `{"a":[1,{"b":`, `"{}"`, `{"a":1}`, `{{{{`, `{"\`} {
 		f.Add(s)
@@ -27,7 +27,7 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// What a model just called is not completed: half of the arguments would do harm.
+// Arguments of a new call that were cut off are not completed.
 func TestSettle(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "{}", ` {"a":1} `: `{"a":1}`, "{\"a\":\"one\ntwo\"}": `{"a":"one\u000atwo"}`,

@@ -11,8 +11,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// What fits is within the budget, newest last, begins with the instructions, and
-// parts no call from its result.
+// The result is within the budget, begins with the instructions, ends with the newest
+// message and separates no call from its result.
 func TestFit(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ms := plainTalk(rt, noThoughts, false)
@@ -52,7 +52,7 @@ func TestFit(t *testing.T) {
 	})
 }
 
-// A person speaks between a call and its result: the cut is not made there.
+// A user message between a call and its result is no position to cut.
 func TestFitKeepsCallsWhole(t *testing.T) {
 	ms := []Message{
 		{Role: User, Content: Texts("do it")},
@@ -96,8 +96,8 @@ func TestFitSummaries(t *testing.T) {
 	}
 }
 
-// What has exactly as many tokens as there are is kept whole; with one less the
-// oldest exchange goes, and no more than that.
+// A conversation with exactly as many tokens as allowed is kept whole; with one token
+// less only the oldest exchange is omitted.
 func TestFitAtTheBoundary(t *testing.T) {
 	ms := []Message{{Role: System, Content: Texts("be kind")}}
 	for i := range 4 {
@@ -115,7 +115,7 @@ func TestFitAtTheBoundary(t *testing.T) {
 			}
 		}
 	}
-	// Little beside the instructions is enough, if it is.
+	// A short message after the instructions fits.
 	little := []Message{ms[0], {Role: User, Content: Texts("hi")}}
 	if fitted, _, err := Fit(little, Tokens(little)); err != nil || told(fitted) != told(little) {
 		t.Errorf("%v %s", err, told(fitted))

@@ -4,12 +4,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// What the tests over all providers share with those of this package.
+// Helpers that the tests of the providers share.
 var (
 	Dump      = dump
 	PlainTalk = plainTalk
 	TestTime  = testTime
 )
 
-// RandomMessages is what a log gives that the rules let through.
+// RandomMessages returns the messages of a random valid log.
 func RandomMessages(rt *rapid.T, steps int) []Message { return whole(randomLog(rt, steps)) }

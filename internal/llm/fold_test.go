@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// told is a conversation in short.
+// told returns a short form of a conversation.
 func told(ms []Message) string {
 	var out []string
 	for i := range ms {
@@ -75,7 +75,7 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentText{Text: "done"})
 			s.done()
 		}, "user q\nassistant think(hm) let me see c1=f{\"a\":1} c2=g{}\ntool c2:{\n    \"x\": 2\n  } c1:\"timeout: broken\"!\nassistant done"},
-		{"what comes during a turn is told after it", func(s *script) {
+		{"a message during a turn is placed after it", func(s *script) {
 			s.user("one")
 			s.agent(chat.AgentToolCall{CallID: "c1", Tool: "f"})
 			s.user("two")
@@ -85,7 +85,7 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentText{Text: "second"})
 			s.done()
 		}, "user one\nassistant c1=f{}\ntool c1:\"r\"\nassistant first\nuser two\nassistant second"},
-		{"what is steered is told where the turn takes it", func(s *script) {
+		{"a steered message is placed where the turn takes it", func(s *script) {
 			p := chat.Steer
 			s.add(chat.Draft{Body: chat.SessionUpdated{Policy: &p}}, chat.System, "")
 			s.user("one")
@@ -96,14 +96,14 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentText{Text: "c"})
 			s.done()
 		}, "user one\nassistant a b\nuser two\nassistant c"},
-		{"what is withdrawn is not told", func(s *script) {
+		{"a withdrawn message is omitted", func(s *script) {
 			s.user("one")
 			seq := s.user("two")
 			s.add(chat.Draft{Body: chat.UserMessageWithdrawn{Sequence: seq}}, mira, "")
 			s.agent(chat.AgentText{Text: "a"})
 			s.done()
 		}, "user one\nassistant a"},
-		{"an approved call is told once, with what the person let through", func(s *script) {
+		{"an approved call occurs once, with the approved arguments", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentText{Text: "may I?"})
 			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm", Params: raw(`{"p":"/"}`)}}})
@@ -112,7 +112,7 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentToolResult{CallID: "c1", Tool: "rm", Result: raw(`"gone"`)})
 			s.done()
 		}, "user q\nassistant may I?\napproval c1=rm{\"p\":\"/tmp\"}\napproval c1:true()\ntool c1:\"gone\""},
-		{"what a client ran is told once, and its word on it is kept", func(s *script) {
+		{"a call that the client ran has one result, with the client's error", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "paste", Client: true}, {CallID: "c2", Tool: "paste", Client: true}}})
 			s.answer(chat.UserApprovalResponse{RequestID: "r", Decisions: []chat.Decision{{CallID: "c1", Approve: true, Result: raw(`"x"`)}, {CallID: "c2", Approve: true, Error: "locked"}}})
@@ -122,7 +122,7 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentToolError{CallID: "c2", Tool: "paste", Error: "locked"})
 			s.done()
 		}, "user q\napproval c1=paste{} c2=paste{}\napproval c1 ran:success(\"x\") c2 ran:error(\"locked\")\ntool c1:\"x\" c2:\"locked\"!"},
-		{"a refusal is a result, once", func(s *script) {
+		{"a denied call has one result", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm"}}})
 			s.answer(chat.UserApprovalResponse{RequestID: "r", Decisions: []chat.Decision{{CallID: "c1", Reason: "too risky"}}})
@@ -130,7 +130,7 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentText{Text: "fine"})
 			s.done()
 		}, "user q\napproval c1=rm{}\napproval c1:false(too risky)\ntool c1:\"Error: request to call tool denied. User reason: too risky\"!\nassistant fine"},
-		{"a request that nobody answers is refused", func(s *script) {
+		{"an expired request is a denial", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentApprovalRequest{RequestID: "r", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "rm"}}})
 			s.add(chat.Draft{Body: chat.PromptClosed{RequestID: "r", Reason: chat.Expired}}, chat.System, s.turn(""))
@@ -146,25 +146,25 @@ func TestFoldRules(t *testing.T) {
 			s.add(chat.Draft{Body: chat.PromptClosed{RequestID: "j", Reason: chat.Expired}}, chat.System, s.turn(""))
 			s.done()
 		}, "user q\nassistant Which?\n- a: Apple\n- b\nuser a\nassistant I need permission for: mail, disk. To send it.\nuser Granted: mail. Denied: disk.\nassistant Still there?\nsystem The question was not answered: nobody answered in time."},
-		{"a consent with its page", func(s *script) {
+		{"a consent with its URL", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentInputRequest{RequestID: "i", InputType: chat.InputOAuth, Text: "Please sign in.", URL: "https://x/y"})
 			s.answer(chat.UserInputResponse{RequestID: "i", Text: "done"})
 			s.done()
 		}, "user q\nassistant Please sign in.\n\nhttps://x/y\nuser done"},
-		{"pictures, files and words", func(s *script) {
+		{"images, files and texts", func(s *script) {
 			s.add(chat.Draft{Body: chat.UserMessage{Text: "see", Content: []chat.Part{
 				{Type: "text", Text: "see"}, {Type: "image", URL: "https://x/y"}, {Type: "image", URL: "data:image/png;base64,QUJD"}, {Type: "image", Path: "a/b.png", MediaType: "image/png"},
 				{Type: "file", Path: "a/c.pdf", Name: "c.pdf", MediaType: "application/pdf"}, {Type: "text", Text: "more"},
 			}}}, mira, "")
 		}, "user see image(https://x/y) image(QUJD) image(a/b.png) [file: c.pdf, application/pdf, a/c.pdf] more"},
-		{"a text that is that of its parts", func(s *script) {
+		{"a text that equals its parts occurs once", func(s *script) {
 			s.add(chat.Draft{Body: chat.UserMessage{Text: "one\ntwo", Content: []chat.Part{
 				{Type: "text", Text: "one"}, {Type: "image", URL: "https://x/y"}, {Type: "text", Text: "two"},
 			}}}, mira, "")
 			s.add(chat.Draft{Body: chat.UserMessage{Text: "below", Content: []chat.Part{{Type: "image", URL: "https://x/y"}, {Type: "text", Text: "below"}}}}, mira, "")
 		}, "user one image(https://x/y) two\nuser image(https://x/y) below"},
-		{"calls without ids find their results", func(s *script) {
+		{"calls without ids get their results in order", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentToolCall{Tool: "f"})
 			s.agent(chat.AgentToolCall{Tool: "g"})
@@ -172,14 +172,14 @@ func TestFoldRules(t *testing.T) {
 			s.agent(chat.AgentToolResult{Tool: "f", Result: raw(`2`)})
 			s.done()
 		}, "user q\nassistant ID1=f{} ID2=g{}\ntool ID2:\"1\" ID1:\"2\""},
-		{"other lines of work are not this one's, but their beginnings and ends are", func(s *script) {
+		{"events of a child workstream are omitted, its launch and end are system messages", func(s *script) {
 			s.user("q")
 			s.agent(chat.WorkstreamLaunched{ID: "w1", Name: "Mine", Task: "dig"})
 			s.add(chat.Draft{Body: chat.AgentText{Text: "digging"}, Workstream: "w1"}, bot, "")
 			s.agent(chat.WorkstreamCompleted{ID: "w1", Summary: "gold", Result: raw(`{"g":1}`)})
 			s.done()
 		}, "user q\nsystem Workstream w1 (Mine) was launched: dig\nsystem Workstream w1 completed. gold\nResult: {\"g\":1}"},
-		{"news interrupt nobody until they are taken up", func(s *script) {
+		{"news do not end an assistant message until the turn takes them", func(s *script) {
 			s.user("q")
 			s.agent(chat.AgentText{Text: "one, "})
 			s.agent(chat.WorkstreamLaunched{ID: "w1", Task: "dig"})
@@ -249,7 +249,7 @@ func TestFoldIDs(t *testing.T) {
 	}
 }
 
-// The bodies of an answer, stored and folded, are the answer.
+// A fold of the stored bodies of an answer returns the answer.
 func TestAnswerIsStoredWhole(t *testing.T) {
 	for _, m := range []Message{
 		{Content: Texts("one", "two")},

@@ -46,8 +46,7 @@ func same(t rapid.TB, what string, want, got []string) {
 
 func clipAll(list []string) []string { return list[:min(3, len(list))] }
 
-// Pages of any size, in both orders, joined, are the whole fold: no gap, no
-// repeat, and no message differs because a window cut something off.
+// Pages of any size, in both orders, joined equal the fold of the whole log.
 func TestPagesAreTheFold(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 200)
@@ -83,7 +82,7 @@ func TestPagesAreTheFold(t *testing.T) {
 	})
 }
 
-// Both marks together, in both orders, cut the list where they say.
+// A query with both marks returns the messages between them, in both orders.
 func TestPagesBetweenMarks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 200)
@@ -110,8 +109,8 @@ func TestPagesBetweenMarks(t *testing.T) {
 	})
 }
 
-// The sequence of any event cuts the list there, in both orders, also in the middle
-// of a turn; and the page tells when its messages came.
+// The sequence of any event is a mark, also in the middle of a turn. The page has the
+// times of the events that added the messages.
 func TestPagesBySequence(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 120)
@@ -162,9 +161,9 @@ func TestPagesBySequence(t *testing.T) {
 	})
 }
 
-// A fold that stops anywhere and goes on is the fold that does not stop, and no
-// id comes twice.
-func TestFoldGoesOn(t *testing.T) {
+// No two messages of a fold have the same id, each id contains the sequence of an
+// event, and encoding and decoding changes no message.
+func TestFoldedMessagesAreDistinct(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 120)
 		f := NewFold(Options{})
@@ -189,7 +188,7 @@ func TestFoldGoesOn(t *testing.T) {
 	})
 }
 
-func TestListRefusesStrangePlaces(t *testing.T) {
+func TestListRefusesInvalidMarks(t *testing.T) {
 	s := newScript()
 	for _, q := range []Query{{After: "nonsense"}, {Before: "message-zz"}, {After: "42~b7.1"}} {
 		if _, err := List(t.Context(), s, q); chat.CodeOf(err) != chat.Invalid {
@@ -198,8 +197,8 @@ func TestListRefusesStrangePlaces(t *testing.T) {
 	}
 }
 
-// The id of a message of another session is no place in this one.
-func TestListRefusesForeignPlaces(t *testing.T) {
+// The id of a message of another session is refused.
+func TestListRefusesMarksOfOtherSessions(t *testing.T) {
 	s := newScript()
 	s.user("q")
 	s.agent(chat.AgentText{Text: "a"})

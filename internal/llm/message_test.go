@@ -70,7 +70,7 @@ func TestContentErrorsNameThePath(t *testing.T) {
 	}
 }
 
-// Messages made from a log are as the schema says.
+// Folded messages fit the schema.
 func TestFoldedMessagesFitTheSchema(t *testing.T) {
 	s := schema(t)
 	rapid.Check(t, func(rt *rapid.T) {

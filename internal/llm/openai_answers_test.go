@@ -52,7 +52,7 @@ func TestChatAnswers(t *testing.T) {
 	}
 }
 
-// Servers that do not speak the protocol exactly are understood.
+// Chunks of servers that deviate from the protocol are read.
 func TestChatChunksOfManyServers(t *testing.T) {
 	for event, want := range map[string]string{
 		`{"id":"x","model":"m","choices":[{"index":0,"delta":{"content":"a \u00e9\n"},"finish_reason":null}]}`:                     "text(a é\n)",

@@ -20,8 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// anyMessages draws lists of messages that no rule has seen: calls without
-// results, results without calls, ids used twice, empty and odd content.
+// anyMessages draws arbitrary messages: calls without results, results without calls,
+// repeated ids, empty content.
 func anyMessages(rt *rapid.T) []llm.Message {
 	text := func() string {
 		return rapid.SampledFrom([]string{"", " ", "hello", "a\n\nb", "{\"x\":1}", "Grüße 你好", "trailing \n"}).Draw(rt, "text")
@@ -119,8 +119,8 @@ var checkers = map[string]func(llm.Request) error{
 	},
 }
 
-// Whatever the messages are, no provider gets what it would refuse; converting
-// changes nothing and gives the same twice.
+// No provider gets a request that it would refuse. A conversion is deterministic and does
+// not change its argument.
 func TestNothingIsProducedThatAProviderRefuses(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ms := anyMessages(rt)
@@ -151,7 +151,7 @@ func TestNothingIsProducedThatAProviderRefuses(t *testing.T) {
 	})
 }
 
-// The same for what a log gives.
+// The same holds for messages of a log.
 func TestLogsConvert(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		ms := llm.RandomMessages(rt, 80)
@@ -163,7 +163,7 @@ func TestLogsConvert(t *testing.T) {
 	})
 }
 
-// What a provider is sent means what the messages mean. The scripted model reads
+// A request has the texts, calls and results of the messages. The scripted model reads
 // the requests.
 func TestRequestsKeepTheMeaning(t *testing.T) {
 	requests := map[string]func(r llm.Request) any{
@@ -209,7 +209,7 @@ func TestRequestsKeepTheMeaning(t *testing.T) {
 	})
 }
 
-// meaning is what a provider must be told: who says what, calls with their
+// meaning lists what a request must contain: texts with their roles, calls with their
 // arguments, results.
 func meaning(ms []llm.Message) []string {
 	var out []string
@@ -230,7 +230,7 @@ func meaning(ms []llm.Message) []string {
 
 var resultText = regexp.MustCompile(`result \d+ \d+`)
 
-// meaningOf is the same of a request as the scripted model reads it.
+// meaningOf lists the same for a request, as the scripted model reads it.
 func meaningOf(r *modeltest.Request) []string {
 	out := []string{"system: " + r.System}
 	for _, m := range r.Messages {

@@ -56,19 +56,19 @@ func TestRepairExamples(t *testing.T) {
 		in   []Message
 		want string
 	}{
-		{"a request joins its assistant", []Message{user, call(Assistant, "c0"), call(Approval, "c1", "c0"), allow, tool("c0=a", "c1=b", "c1=again")}, "user; assistant c0 c1; tool c0=a c1=b"},
-		{"only a request", []Message{call(Approval, "c0")}, ""},
-		{"an open request at the end goes with the calls beside it", []Message{user, call(Assistant, "c1"), call(Approval, "c0")}, "user"},
-		{"but not what was only said", []Message{user, call(Assistant), call(Approval, "c0")}, "user; assistant"},
-		{"a request behind which a summary came", []Message{user, call(Approval, "c0"), summary, allow, user}, "user; summary; user"},
+		{"a request is joined with the assistant message before it", []Message{user, call(Assistant, "c0"), call(Approval, "c1", "c0"), allow, tool("c0=a", "c1=b", "c1=again")}, "user; assistant c0 c1; tool c0=a c1=b"},
+		{"a request alone", []Message{call(Approval, "c0")}, ""},
+		{"an open request at the end is omitted with the calls of its step", []Message{user, call(Assistant, "c1"), call(Approval, "c0")}, "user"},
+		{"a text before an open request is kept", []Message{user, call(Assistant), call(Approval, "c0")}, "user; assistant"},
+		{"a request before a summary is omitted", []Message{user, call(Approval, "c0"), summary, allow, user}, "user; summary; user"},
 		{"a call without a result", []Message{user, call(Assistant, "c0"), user}, "user; assistant c0; tool c0=" + lost + "; user"},
 		{"a result without a call", []Message{user, tool("c9=x"), user}, "user; user"},
-		{"a late result moves up", []Message{user, call(Assistant, "c0", "c1"), tool("c0=a"), user, tool("c1=b")}, "user; assistant c0 c1; tool c0=a c1=b; user"},
-		{"a refusal is a result", []Message{user, call(Approval, "c0"), deny, user}, "user; assistant c0; tool c0=" + clip(denial("no")) + "; user"},
-		{"so is what a client ran", []Message{user, call(Approval, "c0"), ran, user}, "user; assistant c0; tool c0=mine; user"},
-		{"unless the log has it too", []Message{user, call(Approval, "c0"), ran, tool("c0=theirs")}, "user; assistant c0; tool c0=theirs"},
-		{"ids used again are told apart", []Message{user, call(Assistant, "c0"), tool("c0=a"), call(Assistant, "c0"), tool("c0=b")}, "user; assistant c0; tool c0=a; assistant c0_2; tool c0_2=b"},
-		{"a call said twice is one", []Message{user, call(Approval, "c0"), allow, call(Assistant, "c0"), tool("c0=a")}, "user; assistant c0; tool c0=a; assistant"},
+		{"a late result is moved behind its call", []Message{user, call(Assistant, "c0", "c1"), tool("c0=a"), user, tool("c1=b")}, "user; assistant c0 c1; tool c0=a c1=b; user"},
+		{"a denial is a result", []Message{user, call(Approval, "c0"), deny, user}, "user; assistant c0; tool c0=" + clip(denial("no")) + "; user"},
+		{"a client's result is a result", []Message{user, call(Approval, "c0"), ran, user}, "user; assistant c0; tool c0=mine; user"},
+		{"a result in the log replaces the client's", []Message{user, call(Approval, "c0"), ran, tool("c0=theirs")}, "user; assistant c0; tool c0=theirs"},
+		{"a repeated id is made unique", []Message{user, call(Assistant, "c0"), tool("c0=a"), call(Assistant, "c0"), tool("c0=b")}, "user; assistant c0; tool c0=a; assistant c0_2; tool c0_2=b"},
+		{"a repeated call without a result is omitted", []Message{user, call(Approval, "c0"), allow, call(Assistant, "c0"), tool("c0=a")}, "user; assistant c0; tool c0=a; assistant"},
 	} {
 		before := dump(c.in)
 		if got := short(Repair(c.in)); got != c.want {

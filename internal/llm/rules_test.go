@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/rules.json; read the difference")
 
-// rule is something that holds for every provider, and what each makes of it.
+// rule has messages and the JSON that each provider must get.
 type rule struct {
 	Rule string          `json:"rule"`
 	In   json.RawMessage `json:"in"`
@@ -35,8 +35,8 @@ func compact(b json.RawMessage) string {
 	return out.String()
 }
 
-// The rules that all providers share, side by side. Those of one alone stand with
-// it. The file is rewritten with -update.
+// The rules for all providers. Those for one provider are in its own test file. -update
+// rewrites the file.
 func TestRulesOfAllProviders(t *testing.T) {
 	const file = "testdata/rules.json"
 	b, err := os.ReadFile(file)

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// script writes a log by the rules of a session.
+// script writes a log that follows the rules of a session.
 type script struct {
 	state  chat.State
 	number chat.Number
@@ -56,7 +56,7 @@ func (s *script) turn(line string) chat.TurnID {
 	return ""
 }
 
-// user says something; a turn starts when none runs.
+// user adds a user message; a turn starts if none runs.
 func (s *script) user(text string) chat.Seq {
 	e := s.add(chat.Draft{Body: chat.UserMessage{Text: text}, ClientID: "c-" + text}, mira, "")
 	seq := e.Seq
@@ -73,12 +73,12 @@ func (s *script) next(line string) {
 	s.add(chat.Draft{Body: chat.TurnStarted{TurnID: id, Trigger: l.Next(), Agent: "bot"}, Workstream: line}, chat.System, id)
 }
 
-// agent says something in the running turn.
+// agent adds an event of the agent in the running turn.
 func (s *script) agent(b chat.Body) *chat.Event {
 	return s.add(chat.Draft{Body: b}, bot, s.turn(""))
 }
 
-// answer is a person's word on a prompt.
+// answer adds a person's answer to a prompt.
 func (s *script) answer(b chat.Body) *chat.Event {
 	return s.add(chat.Draft{Body: b, ClientID: fmt.Sprint("a-", s.state.Last)}, mira, s.turn(""))
 }
@@ -125,7 +125,7 @@ func (s *script) Read(_ context.Context, r chat.Range) ([]chat.Fact, bool, error
 
 func (s *script) State(context.Context) (*chat.State, error) { return s.state.Clone(), nil }
 
-// randomLog makes a log that the rules let through.
+// randomLog draws a log that follows the rules of a session.
 func randomLog(rt *rapid.T, steps int) *script {
 	s := newScript()
 	if rapid.IntRange(0, 4).Draw(rt, "nobody") == 0 {

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// What an agent begins to say has the name before it is in the log that it has
-// in it, whatever comes in between, and no name is given twice.
+// Speaking returns the id that the message gets in the log, whatever events come in
+// between; no id is returned for two messages.
 func TestSpeakingTellsTheName(t *testing.T) {
 	s := newScript()
 	s.user("q")
@@ -59,7 +59,7 @@ func TestSpeakingTellsTheName(t *testing.T) {
 	}
 }
 
-// No two messages of a session have one id, however it went.
+// No two messages of a session have the same id.
 func TestIDsAreUnique(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, 60)
@@ -73,7 +73,7 @@ func TestIDsAreUnique(t *testing.T) {
 	})
 }
 
-// What a sender tells of a message is in the message.
+// The sender's fields of a message are in the message.
 func TestSaid(t *testing.T) {
 	for context, want := range map[string]Message{
 		`{"letta":{"role":"system","name":"Ada","group_id":"g","batch_item_id":"b","more":1}}`: {Role: System, Name: "Ada", GroupID: "g", BatchItemID: "b"},

@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// plainTalk draws a conversation that every provider can hold.
+// plainTalk draws a conversation that every provider accepts.
 func plainTalk(rt *rapid.T, think func(i int) []Part, images bool) []Message {
 	ms := []Message{{Role: System, Content: Texts("be kind")}}
 	n := 0
