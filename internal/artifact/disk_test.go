@@ -76,13 +76,13 @@ func TestCopiesShareTheirBytes(t *testing.T) {
 		t.Fatalf("%d files after the same put again", n)
 	}
 	put(t, l, "two", "b", "others")
-	if err := l.Delete(t.Context(), "one", "a"); err != nil {
+	if err := remove(t.Context(), l, "one", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if get(t, l, "one", "b") != "the same bytes" {
 		t.Fatal("bytes went with another name")
 	}
-	if err := l.Delete(t.Context(), "one", "b"); err != nil {
+	if err := remove(t.Context(), l, "one", "b"); err != nil {
 		t.Fatal(err)
 	}
 	if found := holds(t, dir, "the same"); found != nil {
@@ -232,20 +232,6 @@ func TestCrashes(t *testing.T) {
 				t.Fatalf("after erase left: %v", files)
 			}
 		})
-	}
-}
-
-func TestEraseFindsWhatACrashLeft(t *testing.T) {
-	dir := t.TempDir()
-	l := open(t, dir, Options{})
-	put(t, l, "s", "x", "confidential words")
-	k := key("s")
-	if err := os.Remove(filepath.Join(dir, sessionsDir, k[:2], k, key("x"))); err != nil {
-		t.Fatal(err)
-	}
-	wantCode(t, l.Delete(t.Context(), "s", "x"), chat.NotFound)
-	if found := holds(t, dir, "confidential"); found != nil {
-		t.Fatalf("left in %v", found)
 	}
 }
 

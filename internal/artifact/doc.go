@@ -3,7 +3,7 @@
 //
 // # Types
 //
-// Local is a store in a folder: Put, Get, Stat, List, Delete, Remove, Copy, CopySession,
+// Local is a store in a folder: Put, Get, Stat, List, Remove, Copy, CopySession,
 // Merge, DeleteSession. Info describes one file. Walk visits what a backup needs, Verify
 // reads every byte, FinishChanges ends changes that a crash has interrupted. Files that Get
 // returns are compared with their hash while they are read.
@@ -31,8 +31,8 @@
 // A name appears by one rename, after its bytes and the bytes of its record are
 // synced; Put returns when the folder is synced too. A name disappears by one
 // unlink, a session by one rename into trash, which Open finishes. What a crash leaves
-// of a put or a delete is in the session's own folder, under the hash of the name, and
-// is removed with the next delete of that name, or with the session.
+// of a put is in the session's own folder, under the hash of the name, and is removed
+// with the session.
 //
 // A change that belongs to the log (PutOptions.Commit, Remove, CopySession) leaves a
 // note until it is settled; FinishChanges ends those that a crash left, see changes.go.

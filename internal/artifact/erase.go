@@ -7,63 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 )
-
-// Delete removes a path. What an earlier delete or put of the same path left
-// when the process was killed goes too, also when the path itself is not there.
-func (l *Local) Delete(ctx context.Context, session chat.SessionID, path string) error {
-	if err := check(session, path); err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	folder := l.folder(session)
-	record := filepath.Join(folder, key(path))
-	defer l.paths.lock(record)()
-	defer l.sessions.lock(folder)()
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return notFound(path)
-	}
-	if err != nil {
-		return failed("delete an artifact", err)
-	}
-	var bytes []string
-	for _, entry := range entries {
-		if name, _, ok := splitBytes(entry.Name()); ok && name == filepath.Base(record) {
-			file := filepath.Join(folder, entry.Name())
-			part := strings.TrimSuffix(file, unsettled) + unsettled
-			if err := l.rename(file, part); err != nil {
-				return failed("delete an artifact", err)
-			}
-			bytes = append(bytes, part)
-		}
-	}
-	found := exists(record)
-	old, _ := readRecord(record) // one that cannot be read is removed all the same
-	if err := l.remove(record); err != nil {
-		return failed("delete an artifact", err)
-	}
-	if old != nil {
-		l.count(&change{FileChange: chat.FileChange{Session: session, Old: old}})
-	}
-	for _, file := range bytes {
-		if err := l.remove(file); err != nil {
-			return failed("delete an artifact", err)
-		}
-	}
-	if err := l.syncDir(folder); err != nil {
-		return failed("delete an artifact", err)
-	}
-	if !found {
-		return notFound(path)
-	}
-	return nil
-}
 
 // DeleteSession removes all that a session has. All its names vanish at once; if
 // the process is killed before their bytes are gone, the next Open goes on. Puts

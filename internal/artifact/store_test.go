@@ -64,7 +64,12 @@ func paths(infos []Info) (list []string) {
 	return list
 }
 
-func TestPutGetStatListDelete(t *testing.T) {
+// remove removes a path; the log has no part in it.
+func remove(ctx context.Context, l *Local, session chat.SessionID, path string) error {
+	return l.Remove(ctx, session, path, 0, func(Info) error { return nil })
+}
+
+func TestPutGetStatListRemove(t *testing.T) {
 	ctx := t.Context()
 	l := open(t, t.TempDir(), Options{Now: func() chat.At { return 1_700_000_000_000_000 }})
 	info := put(t, l, "s-1", "files/a.csv", "a,b\n")
@@ -103,15 +108,15 @@ func TestPutGetStatListDelete(t *testing.T) {
 			t.Errorf("list %+v: %q more=%v %v", c, got, more, err)
 		}
 	}
-	if err := l.Delete(ctx, "s-1", "files/b"); err != nil {
+	if err := remove(ctx, l, "s-1", "files/b"); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := l.Get(ctx, "s-1", "files/b")
 	wantCode(t, err, chat.NotFound)
-	wantCode(t, l.Delete(ctx, "s-1", "files/b"), chat.NotFound)
+	wantCode(t, remove(ctx, l, "s-1", "files/b"), chat.NotFound)
 	_, err = l.Stat(ctx, "s-9", "x")
 	wantCode(t, err, chat.NotFound)
-	wantCode(t, l.Delete(ctx, "s-9", "x"), chat.NotFound)
+	wantCode(t, remove(ctx, l, "s-9", "x"), chat.NotFound)
 	if infos, _, err := l.List(ctx, "s-9", "", "", 0); err != nil || len(infos) != 0 {
 		t.Fatalf("list of nothing: %v %v", infos, err)
 	}
@@ -131,7 +136,7 @@ func TestNothingEscapes(t *testing.T) {
 		wantCode(t, err, chat.Invalid)
 		_, err = l.Stat(ctx, "s", p)
 		wantCode(t, err, chat.Invalid)
-		wantCode(t, l.Delete(ctx, "s", p), chat.Invalid)
+		wantCode(t, remove(ctx, l, "s", p), chat.Invalid)
 	}
 	for _, s := range []chat.SessionID{"", "..", "../x", "a/b", "."} {
 		_, err := l.Put(ctx, s, "x", "", strings.NewReader("x"), PutOptions{})
@@ -197,7 +202,7 @@ func TestIfAbsent(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantCode(t, once(strings.NewReader("second")), chat.Conflict)
-	if err := l.Delete(t.Context(), "s", "x"); err != nil {
+	if err := remove(t.Context(), l, "s", "x"); err != nil {
 		t.Fatal(err)
 	}
 	// The path appears while the upload is under way.
@@ -219,7 +224,7 @@ func TestReadersKeepWhatTheyOpened(t *testing.T) {
 	if get(t, l, "s", "x") != "new" {
 		t.Fatal("the put is not seen")
 	}
-	if err := l.Delete(t.Context(), "s", "x"); err != nil {
+	if err := remove(t.Context(), l, "s", "x"); err != nil {
 		t.Fatal(err)
 	}
 	if b, _ := io.ReadAll(f); string(b) != "old bytes" {
@@ -334,7 +339,7 @@ func TestCanceledCallsDoNothing(t *testing.T) {
 	_, err2 := l.Stat(ctx, "s", "x")
 	_, _, err3 := l.List(ctx, "s", "", "", 0)
 	_, _, err4 := l.DeleteSession(ctx, "s")
-	for _, err := range []error{err, err2, err3, err4, l.Delete(ctx, "s", "x"), l.Walk(ctx, func(Entry) error { return nil })} {
+	for _, err := range []error{err, err2, err3, err4, remove(ctx, l, "s", "x"), l.Walk(ctx, func(Entry) error { return nil })} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want canceled", err)
 		}

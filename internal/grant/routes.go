@@ -194,7 +194,7 @@ func (s *Service) sendLink(w http.ResponseWriter, r *http.Request) error {
 	case "content":
 		path = share.firstFile()
 	}
-	if s.files == nil || !share.has(path) {
+	if !share.has(path) {
 		return chat.Errorf(chat.NotFound, "the share has no file %q", text.Clip(path, 80))
 	}
 	body, info, err := s.files.Get(r.Context(), share.Session, path)

@@ -33,7 +33,7 @@ type files interface {
 // Options of a Service.
 type Options struct {
 	Sessions sessions
-	Files    files // nil means that links have no files
+	Files    files
 	Caller   func(*http.Request) (chat.Caller, error)
 	MaxBody  int64        // 0 means the default of package edge
 	Logger   *slog.Logger // nil means none

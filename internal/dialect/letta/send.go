@@ -243,9 +243,6 @@ func (q *request) storeImages(id chat.SessionID, parts []llm.Part) error {
 		if !ok || img.Source.Type != llm.SourceBase64 || len(img.Source.Data) <= inlineImage {
 			continue
 		}
-		if q.opt.Files == nil {
-			return chat.Errorf(chat.TooLarge, "this server stores no files, and the image is too large to be stored without")
-		}
 		data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(img.Source.Data))
 		if err != nil {
 			return malformed("an image's data is not base64")

@@ -49,15 +49,15 @@ type files interface {
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files                                    // nil: large images are refused
+	Files    files
 	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
 	Conns    *wire.Conns                              // open streams
 	Agents   func(workspace string) []string          // names of the agents of this server
-	Agent    func() string                            // the agent for Letta agents without a model; nil means demo
+	Agent    func() string                            // the agent for Letta agents without a model
 	Models   map[string]string                        // model → agent, for models that are not named after one; * is any other
 	Version  string                                   // of this server
 
-	// Post calls an address that a client gave; the error is shown to that client. nil: callbacks are refused.
+	// Post calls an address that a client gave; the error is shown to that client.
 	Post     func(ctx context.Context, address string, body []byte) (status int, err error)
 	TryPause time.Duration // before the second try of a callback; 0 means 1 s
 
@@ -91,10 +91,6 @@ func New(opt Options) *Dialect {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	if opt.Agent == nil {
-		opt.Agent = func() string { return "demo" }
-	}
-	opt.Version = cmp.Or(opt.Version, "dev")
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}

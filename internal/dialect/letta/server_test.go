@@ -46,7 +46,8 @@ func newTestServer(t testing.TB, s setup) *testServer {
 	w := &testServer{Server: h, t: t, setup: s}
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
 	opt := Options{
-		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test",
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names },
+		Agent: func() string { return demo.Name }, Version: "test",
 	}
 	if s.change != nil {
 		s.change(&opt)

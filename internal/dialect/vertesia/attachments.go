@@ -159,19 +159,13 @@ func (d *Dialect) uploaded(ctx context.Context, id chat.SessionID, in fileSignal
 		ID: in.ID, Name: cmp.Or(in.Name, path.Base(where)), ContentType: in.Type, Path: where, Reference: "artifact:" + where,
 		Status: "ready", StartedAt: now, CompletedAt: now,
 	}
-	if d.opt.Files == nil {
-		return f, chat.Errorf(chat.Unavailable, "this server keeps no files")
-	}
-	body, info, err := d.opt.Files.Get(ctx, id, where)
+	info, err := d.opt.Files.Stat(ctx, id, where)
 	if chat.CodeOf(err) == chat.NotFound {
 		f.Status, f.Error = "error", "the file was not uploaded"
 		return f, nil
 	}
-	if err != nil {
-		return f, err
-	}
 	f.Size, f.ContentType = info.Size, cmp.Or(in.Type, info.MediaType)
-	return f, body.Close()
+	return f, err
 }
 
 // closeBatch is the message that tells the agent that all files of a batch are

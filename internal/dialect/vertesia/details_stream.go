@@ -44,7 +44,7 @@ func (d *Dialect) streamDetails(w http.ResponseWriter, r *http.Request, c chat.C
 		return err
 	}
 	return d.serveSSE(w, r, wire.SSEOptions{}, func(ctx context.Context, s *wire.Stream) error {
-		start := chat.Start{Cursor: &chat.Cursor{}, Idle: d.opt.Heartbeat}
+		start := chat.Start{Cursor: &chat.Cursor{}, Idle: heartbeat}
 		for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, eventCoding{}) {
 			if err != nil {
 				return err

@@ -54,7 +54,7 @@ func newServer(t testing.TB, s setup) *testServer {
 	secret := []byte("a secret of the tests, 32 bytes!")
 	h.Auth.Sign(secret)
 	opt := Options{
-		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Issue: h.Auth.Issue, Conns: h.Conns, Secret: secret,
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Check: h.Auth.Check, Issue: h.Auth.Issue, Allow: func(chat.Caller, int) error { return nil }, Conns: h.Conns, Secret: secret,
 		Agents: func(string) []string { return []string{"demo"} },
 		Tools: func(_ context.Context, agent string) ([]Tool, bool) {
 			return []Tool{{Name: "calc", Description: "adds"}, {Name: "draw"}, {Name: "crm__find", Server: "crm"}}, agent == "demo"

@@ -48,17 +48,15 @@ func (d *Dialect) tools(ctx context.Context, st *chat.State, workstream string) 
 	if w := st.Workstream(workstream); w != nil {
 		launched = w.Tools
 	}
-	if d.opt.Tools != nil {
-		ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
-		defer cancel()
-		if all, known := d.opt.Tools(ctx, st.AgentOf(workstream)); known {
-			for _, t := range all {
-				if chat.Allowed(names, t.Name) && chat.Allowed(launched, t.Name) && (t.Server == "" || !slices.Contains(st.Session.Settings.Without, t.Server)) {
-					tools = append(tools, t)
-				}
+	ctx, cancel := context.WithTimeout(ctx, toolsTimeout)
+	defer cancel()
+	if all, known := d.opt.Tools(ctx, st.AgentOf(workstream)); known {
+		for _, t := range all {
+			if chat.Allowed(names, t.Name) && chat.Allowed(launched, t.Name) && (t.Server == "" || !slices.Contains(st.Session.Settings.Without, t.Server)) {
+				tools = append(tools, t)
 			}
-			return tools
 		}
+		return tools
 	}
 	for _, name := range slices.Concat(names, launched) {
 		name = strings.TrimPrefix(name, "+")

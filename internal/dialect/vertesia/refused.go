@@ -21,10 +21,8 @@ type interaction struct {
 // listInteractions lists the agents of this server.
 func (d *Dialect) listInteractions(_ *http.Request, c chat.Caller) (any, error) {
 	all := []interaction{}
-	if d.opt.Agents != nil {
-		for _, name := range d.opt.Agents(c.In()) {
-			all = append(all, interaction{ID: name, Name: name, Endpoint: name, Status: "published", Version: 1, Tags: []string{"agent"}})
-		}
+	for _, name := range d.opt.Agents(c.In()) {
+		all = append(all, interaction{ID: name, Name: name, Endpoint: name, Status: "published", Version: 1, Tags: []string{"agent"}})
 	}
 	return all, nil
 }

@@ -51,27 +51,26 @@ type sessions interface {
 // fileStore holds the files of sessions.
 type fileStore interface {
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
+	Stat(ctx context.Context, id chat.SessionID, path string) (chat.FileInfo, error)
 	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) (infos []chat.FileInfo, more bool, err error)
 }
 
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    fileStore                                                          // nil means that there are no artifacts
+	Files    fileStore
 	Caller   func(*http.Request) (chat.Caller, error)                           // the caller of a request
-	Check    func(chat.Caller) error                                            // why a caller's credential is no longer valid; nil means that it always is
-	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for the caller; nil means that keys are not exchanged
-	Agents   func(workspace string) []string                                    // names of the agents; nil means that every interaction is one
-	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // the tools of an agent; nil means that none are known
-	Allow    func(c chat.Caller, requests int) error                            // counts frames on sockets; nil means no limit
+	Check    func(chat.Caller) error                                            // why a caller's credential is no longer valid
+	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for the caller
+	Agents   func(workspace string) []string                                    // names of the agents
+	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // the tools of an agent
+	Allow    func(c chat.Caller, requests int) error                            // counts frames on sockets
 	Conns    *wire.Conns                                                        // open streams and sockets
 	Secret   []byte                                                             // signs addresses of files; it must stay the same after a restart
 
 	TrustedProxy bool          // X-Forwarded-Proto is trusted
 	MaxBody      int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact  int64         // bytes of a file; 0 means 1 GiB
-	MaxFrame     int           // bytes of a WebSocket frame; 0 means 16 MiB
-	Heartbeat    time.Duration // of streams; 0 means 15 s
 	Group        time.Duration // least time between two writes of chunks to a reader; 0 means 16 ms
 	Retention    time.Duration // runs without a change for so long are erased; 0 means never
 	Now          func() time.Time
@@ -85,6 +84,11 @@ type Tool struct {
 	Server      string `json:"-"` // the MCP server that has it; "" is the agent itself
 }
 
+const (
+	maxFrame  = 16 << 20         // bytes of a WebSocket frame
+	heartbeat = 15 * time.Second // of streams
+)
+
 // Dialect serves Vertesia clients.
 type Dialect struct {
 	opt   Options
@@ -96,11 +100,6 @@ type Dialect struct {
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	if opt.Allow == nil {
-		opt.Allow = func(chat.Caller, int) error { return nil }
-	}
-	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
-	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	opt.Group = cmp.Or(opt.Group, 16*time.Millisecond)
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -111,7 +110,7 @@ func New(opt Options) *Dialect {
 	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", via)}
 	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: d.log}
 	d.files = files.New(files.Options{
-		HTTP: d.http, Sessions: opt.Sessions, Store: opt.Files, Via: via, Find: d.fileOwner, Conversation: d.conversation,
+		HTTP: d.http, Sessions: opt.Sessions, Store: opt.Files, Find: d.fileOwner, Conversation: d.conversation,
 		Check: opt.Check, Secret: opt.Secret, TrustedProxy: opt.TrustedProxy, MaxSize: opt.MaxArtifact, Now: opt.Now,
 	})
 	return d
@@ -222,9 +221,6 @@ func (d *Dialect) Routes() []wire.Route {
 
 // issueToken exchanges a key for a short-lived token.
 func (d *Dialect) issueToken(r *http.Request, _ chat.Caller) (any, error) {
-	if d.opt.Issue == nil {
-		return nil, chat.Errorf(chat.Unavailable, "this server does not exchange keys: use your token as it is")
-	}
 	token, err := d.opt.Issue(r)
 	return map[string]string{"token": token}, err
 }

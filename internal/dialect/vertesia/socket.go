@@ -37,7 +37,7 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	if err != nil {
 		return err
 	}
-	err = wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) error {
+	err = wire.ServeWS(w, r, wire.WSOptions{MaxMessage: maxFrame}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) error {
 		f.conn = conn
 		return d.serveSocket(ctx, conn, f, sess)
 	})

@@ -145,10 +145,7 @@ func (d *Dialect) create(ctx context.Context, c chat.Caller, n chat.NewSession, 
 
 // agentOf is the agent that an interaction names, "" for the default agent.
 func (d *Dialect) agentOf(c chat.Caller, interaction string) string {
-	if chat.CheckAgentName(interaction) != nil {
-		return ""
-	}
-	if d.opt.Agents == nil || slices.Contains(d.opt.Agents(c.In()), interaction) {
+	if slices.Contains(d.opt.Agents(c.In()), interaction) {
 		return interaction
 	}
 	return ""

@@ -70,7 +70,7 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 		return nil, q.Err
 	}
 	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.workstream)}
-	f.start = chat.Start{Idle: d.opt.Heartbeat, ByPosition: true}
+	f.start = chat.Start{Idle: heartbeat, ByPosition: true}
 	if at == 0 && !skip {
 		f.start.Cursor = &chat.Cursor{}
 		return f, nil

@@ -20,6 +20,10 @@ func (s store) Put(ctx context.Context, id chat.SessionID, path, mediaType strin
 	return s.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
 }
 
+func (s store) Delete(ctx context.Context, id chat.SessionID, path string) error {
+	return s.Remove(ctx, id, path, 0, func(chat.FileInfo) error { return nil })
+}
+
 func TestFiles(t *testing.T) {
 	dir := t.TempDir()
 	local, err := artifact.Open(dir, artifact.Options{})

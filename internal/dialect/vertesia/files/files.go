@@ -33,6 +33,7 @@ type sessions interface {
 // store holds the files of sessions.
 type store interface {
 	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
+	Stat(ctx context.Context, id chat.SessionID, path string) (chat.FileInfo, error)
 	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) (infos []chat.FileInfo, more bool, err error)
 }
 
@@ -40,8 +41,7 @@ type store interface {
 type Options struct {
 	HTTP     *edge.HTTP
 	Sessions sessions
-	Store    store  // nil means that there are no files
-	Via      string // the name of the dialect on events
+	Store    store
 
 	// Find returns the session of a run's id, and the workstream when the id is
 	// that of a workstream.
@@ -49,7 +49,7 @@ type Options struct {
 	// Conversation returns all messages of a run as JSON.
 	Conversation func(ctx context.Context, c chat.Caller, id chat.SessionID) ([]byte, error)
 
-	Check        func(chat.Caller) error // why a caller's credential is no longer valid; nil means that it always is
+	Check        func(chat.Caller) error // why a caller's credential is no longer valid
 	Secret       []byte                  // signs addresses
 	TrustedProxy bool                    // X-Forwarded-Proto is trusted
 	MaxSize      int64                   // bytes of a file; 0 means 1 GiB
@@ -66,9 +66,6 @@ type Service struct {
 // New returns the service.
 func New(opt Options) *Service {
 	opt.MaxSize = cmp.Or(opt.MaxSize, 1<<30)
-	if opt.Check == nil {
-		opt.Check = func(chat.Caller) error { return nil }
-	}
 	return &Service{opt: opt, http: opt.HTTP}
 }
 
@@ -120,9 +117,6 @@ func (f *file) fullPath() string { return "agents/" + string(f.session.ID) + "/"
 // find returns a file by the id of its run and its path there. The files of a
 // workstream are in its folder.
 func (s *Service) find(ctx context.Context, c chat.Caller, run, path string) (file, error) {
-	if s.opt.Store == nil {
-		return file{}, errNoFiles()
-	}
 	sess, workstream, err := s.opt.Find(ctx, c, run)
 	if err != nil {
 		return file{}, err
@@ -133,22 +127,13 @@ func (s *Service) find(ctx context.Context, c chat.Caller, run, path string) (fi
 	return file{sess, path}, nil
 }
 
-func errNoFiles() error { return chat.Errorf(chat.Unavailable, "this server keeps no files") }
-
 // info returns what is known of a file that must exist.
 func (s *Service) info(ctx context.Context, f file) (chat.FileInfo, error) {
-	body, info, err := s.opt.Store.Get(ctx, f.session.ID, f.path)
-	if err != nil {
-		return info, err
-	}
-	return info, body.Close()
+	return s.opt.Store.Stat(ctx, f.session.ID, f.path)
 }
 
 // names lists the paths of a session's files that begin with prefix.
 func (s *Service) names(ctx context.Context, id chat.SessionID, prefix string) ([]string, error) {
-	if s.opt.Store == nil {
-		return nil, nil
-	}
 	infos, _, err := s.opt.Store.List(ctx, id, prefix, "", 0)
 	if err != nil {
 		return nil, err
@@ -171,7 +156,7 @@ func (s *Service) put(ctx context.Context, c chat.Caller, f file, mediaType stri
 		return chat.FileInfo{}, err
 	}
 	info, err := s.opt.Sessions.PutFile(ctx, c, f.session.ID, chat.FilePut{
-		Path: f.path, MediaType: cmp.Or(mediaType, "application/octet-stream"), Body: body, Max: s.opt.MaxSize, Workstream: workstream, Via: s.opt.Via,
+		Path: f.path, MediaType: cmp.Or(mediaType, "application/octet-stream"), Body: body, Max: s.opt.MaxSize, Workstream: workstream, Via: s.http.Dialect,
 	})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		err = s.tooLarge()

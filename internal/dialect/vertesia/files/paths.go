@@ -149,7 +149,7 @@ func (s *Service) remove(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if err := s.opt.Sessions.RemoveFile(r.Context(), c, f.session.ID, name, s.opt.Via); err != nil {
+		if err := s.opt.Sessions.RemoveFile(r.Context(), c, f.session.ID, name, s.http.Dialect); err != nil {
 			return nil, err
 		}
 	}

@@ -112,9 +112,6 @@ func (s *Service) useSigned(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if s.opt.Store == nil {
-		return errNoFiles()
-	}
 	sess, err := s.opt.Sessions.Get(r.Context(), p.Caller, p.Session)
 	if err != nil {
 		return err
