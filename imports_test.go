@@ -97,6 +97,7 @@ var rules = []rule{
 	{folder: "internal/freeport"},
 	{folder: "internal/freshstack"},
 	{folder: "internal/json"},
+	{folder: "internal/keylock"},
 	{folder: "internal/jsontest"},
 	{folder: "internal/load"},
 	{folder: "internal/serverprocess", own: []string{"internal/freeport"}},
@@ -111,7 +112,7 @@ var rules = []rule{
 }
 
 // everywhere may be imported in every folder.
-var everywhere = []string{"internal/freshstack", "internal/json", "internal/text"}
+var everywhere = []string{"internal/freshstack", "internal/json", "internal/keylock", "internal/text"}
 
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools

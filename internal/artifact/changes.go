@@ -63,7 +63,7 @@ func (l *Local) removeNote(c *change) error {
 
 func (l *Local) settleName(c *change, stored bool) error {
 	folder := filepath.Dir(c.record)
-	defer l.sessions.lock(folder)()
+	defer l.sessions.Lock(folder)()
 	now, err := readRecord(c.record)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (l *Local) Remove(ctx context.Context, session chat.SessionID, path string,
 		return err
 	}
 	record := filepath.Join(l.folder(session), key(path))
-	defer l.paths.lock(record)()
+	defer l.paths.Lock(record)()
 	c := &change{record: record, FileChange: chat.FileChange{Session: session, Path: path, After: after}}
 	err := l.hide(c)
 	if err == nil {
@@ -154,7 +154,7 @@ func (l *Local) Remove(ctx context.Context, session chat.SessionID, path string,
 // hide removes the name and keeps its bytes.
 func (l *Local) hide(c *change) (err error) {
 	folder := filepath.Dir(c.record)
-	defer l.sessions.lock(folder)()
+	defer l.sessions.Lock(folder)()
 	if c.Old, err = readRecord(c.record); err != nil {
 		return err
 	}
@@ -216,7 +216,7 @@ func (l *Local) finishChange(ctx context.Context, file string, stored func(chat.
 		return errors.Join(err, errors.New("it does not contain what was changed"))
 	}
 	c.record = filepath.Join(l.folder(c.Session), key(c.Path))
-	defer l.paths.lock(c.record)()
+	defer l.paths.Lock(c.record)()
 	return l.settle(c, yes)
 }
 

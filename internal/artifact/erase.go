@@ -36,7 +36,7 @@ func (l *Local) DeleteSession(ctx context.Context, session chat.SessionID) (coun
 // discard moves a session's folder out of sight; "" means that it has none.
 func (l *Local) discard(session chat.SessionID) (trash string, err error) {
 	folder := l.folder(session)
-	defer l.sessions.lock(folder)()
+	defer l.sessions.Lock(folder)()
 	trash = filepath.Join(l.dir, trashDir, rand.Text())
 	if err := l.rename(folder, trash); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/keylock"
 )
 
 // Local is a Store in a folder of the local disk.
@@ -29,8 +29,8 @@ type Local struct {
 
 	beforeStep func() error // for tests: called before every change of the folder; may be nil
 
-	paths    locks // by record: changes of a path, with what makes them part of the log; taken first
-	sessions locks // by folder of a session
+	paths    keylock.Locks // by record: changes of a path, with what makes them part of the log; taken first
+	sessions keylock.Locks // by folder of a session
 
 	mu    sync.Mutex
 	sound map[string]identity // files whose bytes were compared with their hash
@@ -147,7 +147,7 @@ func (l *Local) receive(ctx context.Context, info *Info, body io.Reader, most in
 // log if there is one. The folder of the session was made before the bytes were
 // received, so its absence means that the session was erased since.
 func (l *Local) publish(session chat.SessionID, record, temp string, info *Info, opt PutOptions) error {
-	defer l.paths.lock(record)()
+	defer l.paths.Lock(record)()
 	c := &change{record: record, FileChange: chat.FileChange{Session: session, Path: info.Path, After: opt.After, New: info}}
 	if err := l.replace(temp, c, opt); err != nil {
 		return errors.Join(err, l.settle(c, false))
@@ -180,7 +180,7 @@ func (l *Local) count(c *change) {
 // replace gives the name its new bytes. The old ones stay until the change is settled.
 func (l *Local) replace(temp string, c *change, opt PutOptions) error {
 	folder, info := filepath.Dir(c.record), c.New
-	defer l.sessions.lock(folder)()
+	defer l.sessions.Lock(folder)()
 	if !exists(folder) {
 		return chat.Errorf(chat.Gone, "the session was erased while the artifact was being sent")
 	}
@@ -290,15 +290,4 @@ func sourceError(err error) error {
 		return chat.Errorf(chat.TooLarge, "the request has at most %d bytes", big.Limit).With("max", big.Limit)
 	}
 	return chat.Errorf(chat.Invalid, "the upload ended before it was complete; send it again").Because(err)
-}
-
-// locks is a fixed number of locks; a name is mapped to one of them.
-type locks [64]sync.Mutex
-
-func (ls *locks) lock(name string) (unlock func()) {
-	h := fnv.New32a()
-	_, _ = io.WriteString(h, name)
-	m := &ls[h.Sum32()%uint32(len(ls))]
-	m.Lock()
-	return m.Unlock
 }

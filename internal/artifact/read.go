@@ -28,7 +28,7 @@ func (l *Local) Get(ctx context.Context, session chat.SessionID, path string) (i
 	if errors.Is(err, fs.ErrNotExist) {
 		// The name may have got other bytes between the two reads. Nothing
 		// moves while the lock is held.
-		unlock := l.sessions.lock(filepath.Dir(record))
+		unlock := l.sessions.Lock(filepath.Dir(record))
 		f, info, err = openName(record)
 		unlock()
 	}

@@ -245,7 +245,7 @@ func TestGetDuringPut(t *testing.T) {
 	info := put(t, l, "s", "x", "bytes")
 	place := bytesFile(filepath.Join(l.folder("s"), key("x")), info.SHA256)
 	for range 50 {
-		unlock := l.sessions.lock(l.folder("s"))
+		unlock := l.sessions.Lock(l.folder("s"))
 		if err := os.Rename(place, place+".aside"); err != nil {
 			t.Fatal(err)
 		}

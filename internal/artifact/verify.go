@@ -31,25 +31,20 @@ type Entry struct {
 // store that Open takes. Equal bytes are marked.
 func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 	seen := map[string]string{} // hash of bytes → path of the entry that has them
-	err := l.names(ctx, func(record string, _ *Info, err error) error {
-		if err != nil {
+	err := l.files(ctx, func(file string) error {
+		if !isRecord(filepath.Base(file)) {
+			return nil
+		}
+		f, info, err := l.openLocked(file)
+		if err != nil || info == nil { // nil: deleted a moment ago
 			return err
 		}
-		rel, err := filepath.Rel(l.dir, record)
+		defer f.Close()
+		rel, err := filepath.Rel(l.dir, file)
 		if err != nil {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		unlock := l.sessions.lock(filepath.Dir(record))
-		f, info, err := openName(record)
-		unlock()
-		if err != nil {
-			return err
-		}
-		if info == nil {
-			return nil // deleted a moment ago
-		}
-		defer f.Close()
 		entry := Entry{Path: bytesFile(rel, info.SHA256), Size: info.Size, SameAs: seen[info.SHA256]}
 		if entry.SameAs == "" {
 			seen[info.SHA256] = entry.Path
@@ -65,6 +60,12 @@ func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 		return visit(Entry{Path: rel, Size: int64(len(b)), Body: func() io.Reader { return bytes.NewReader(b) }})
 	})
 	return failed("copy artifacts", err)
+}
+
+// openLocked is openName while nothing in the session changes.
+func (l *Local) openLocked(record string) (*os.File, *Info, error) {
+	defer l.sessions.Lock(filepath.Dir(record))()
+	return openName(record)
 }
 
 // Report is what Verify found.
@@ -89,133 +90,76 @@ func SessionHash(id chat.SessionID) string { return key(string(id)) }
 // only when it cannot go on.
 func (l *Local) Verify(ctx context.Context) (Report, error) {
 	report := Report{Problems: []Problem{}}
-	err := l.names(ctx, func(record string, info *Info, err error) error {
-		report.Names++
-		problem := Problem{Session: filepath.Base(filepath.Dir(record)), Record: filepath.Base(record)}
-		if err == nil {
-			problem.Path = info.Path
-			var n int64
-			n, err = l.verifyName(ctx, record)
+	err := l.files(ctx, func(file string) error {
+		name := filepath.Base(file)
+		problem := Problem{Session: filepath.Base(filepath.Dir(file)), Record: name}
+		if isRecord(name) {
+			report.Names++
+			info, n, err := l.verifyName(ctx, file)
 			report.Bytes += n
+			if info != nil {
+				problem.Path = info.Path
+			}
+			if err != nil {
+				problem.What = err.Error()
+			}
+		} else if record, ok := l.lostRecord(file); ok {
+			problem.Record, problem.What = record, "its record is missing, so that it cannot be found any more; its bytes are in "+name
 		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			problem.What = err.Error()
+		if problem.What != "" && ctx.Err() == nil {
 			report.Problems = append(report.Problems, problem)
 		}
-		return nil
+		return ctx.Err()
 	})
-	if err == nil {
-		err = l.folders(ctx, func(folder string) error { return l.lostRecords(folder, &report) })
-	}
 	return report, failed("verify artifacts", err)
 }
 
-// lostRecords reports bytes whose record is gone.
-func (l *Local) lostRecords(folder string, report *Report) error {
-	defer l.sessions.lock(folder)()
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // erased a moment ago
+// lostRecord reports whether a file has bytes whose record is gone, and the record.
+func (l *Local) lostRecord(file string) (record string, lost bool) {
+	folder, name := filepath.Split(file)
+	record, _, ok := splitBytes(name)
+	if !ok || strings.HasSuffix(name, unsettled) {
+		return "", false
 	}
-	if err != nil {
-		return err
-	}
-	there := map[string]bool{}
-	for _, entry := range entries {
-		there[entry.Name()] = true
-	}
-	for _, entry := range entries {
-		record, _, ok := splitBytes(entry.Name())
-		if ok && !there[record] && !strings.HasSuffix(entry.Name(), unsettled) {
-			report.Problems = append(report.Problems, Problem{
-				Session: filepath.Base(folder), Record: record, What: "its record is missing, so that it cannot be found any more; its bytes are in " + entry.Name(),
-			})
-		}
-	}
-	return nil
+	defer l.sessions.Lock(filepath.Clean(folder))()
+	return record, exists(file) && !exists(folder+record)
 }
 
-func (l *Local) verifyName(ctx context.Context, record string) (int64, error) {
-	unlock := l.sessions.lock(filepath.Dir(record))
-	f, info, err := openName(record)
-	unlock()
+// verifyName reads the bytes of a name. info is nil when its record cannot be read.
+func (l *Local) verifyName(ctx context.Context, record string) (info *Info, n int64, err error) {
+	f, info, err := l.openLocked(record)
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, errors.New("its bytes are missing")
+		info, _ = readRecord(record)
+		return info, 0, errors.New("its bytes are missing")
 	}
 	if err != nil || info == nil {
-		return 0, err
+		return nil, 0, err
 	}
 	defer f.Close()
 	sum := sha256.New()
-	n, err := io.Copy(sum, &source{ctx: ctx, r: f})
-	if err != nil {
-		return n, fmt.Errorf("its bytes cannot be read: %w", err)
+	n, err = io.Copy(sum, &source{ctx: ctx, r: f})
+	switch {
+	case err != nil:
+		err = fmt.Errorf("its bytes cannot be read: %w", err)
+	case n != info.Size:
+		err = fmt.Errorf("it has %d bytes instead of %d", n, info.Size)
+	case hex.EncodeToString(sum.Sum(nil)) != info.SHA256:
+		err = errors.New("its bytes have changed")
 	}
-	if n != info.Size {
-		return n, fmt.Errorf("it has %d bytes instead of %d", n, info.Size)
-	}
-	if hex.EncodeToString(sum.Sum(nil)) != info.SHA256 {
-		return n, errors.New("its bytes have changed")
-	}
-	return n, nil
+	return info, n, err
 }
 
-// folders visits the folder of every session.
-func (l *Local) folders(ctx context.Context, visit func(folder string) error) error {
-	root := filepath.Join(l.dir, sessionsDir)
-	shards, err := os.ReadDir(root)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // nothing was ever stored
-	}
-	if err != nil {
-		return err
-	}
-	for _, shard := range shards {
-		folders, err := os.ReadDir(filepath.Join(root, shard.Name()))
-		if err != nil {
+// files visits every file of every session. A folder that is erased meanwhile is left out.
+func (l *Local) files(ctx context.Context, visit func(file string) error) error {
+	return filepath.WalkDir(filepath.Join(l.dir, sessionsDir), func(file string, d fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil || d.IsDir():
 			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
 		}
-		for _, folder := range folders {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := visit(filepath.Join(root, shard.Name(), folder.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// names visits every record, or the error of reading it.
-func (l *Local) names(ctx context.Context, visit func(record string, info *Info, err error) error) error {
-	return l.folders(ctx, func(folder string) error {
-		entries, err := os.ReadDir(folder)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // erased a moment ago
-		}
-		if err != nil {
-			return err
-		}
-		for _, entry := range entries {
-			if !isRecord(entry.Name()) {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			record := filepath.Join(folder, entry.Name())
-			info, err := readRecord(record)
-			if info == nil && err == nil {
-				continue
-			}
-			if err := visit(record, info, err); err != nil {
-				return err
-			}
-		}
-		return nil
+		return visit(file)
 	})
 }

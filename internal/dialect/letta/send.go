@@ -87,9 +87,7 @@ func (q *request) send(cv *conversation, req *sendRequest) (*follower, error) {
 	if err := q.checkSend(cv, req); err != nil {
 		return nil, err
 	}
-	gate := q.gate(cv.session)
-	gate.Lock()
-	defer gate.Unlock()
+	defer q.gates.Lock(string(cv.session))()
 	st, err := q.opt.Sessions.State(q.ctx, q.caller, cv.session)
 	if err == nil {
 		err = q.caller.May(&st.Session, chat.Answerer)

@@ -3,17 +3,16 @@ package letta
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/record"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -76,8 +75,7 @@ type Dialect struct {
 	opt   Options
 	log   *slog.Logger
 	http  *edge.HTTP
-	seed  maphash.Seed
-	gates [64]sync.Mutex // by session id: of several requests that send to a conversation, one decides at a time
+	gates keylock.Locks // by session id: of several requests that send to a conversation, one decides at a time
 
 	callbacks chan pendingCallback // for Run
 	sets      *record.Sets
@@ -96,17 +94,12 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	d := &Dialect{
-		opt: opt, log: log, seed: maphash.MakeSeed(),
+		opt: opt, log: log,
 		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
 		callbacks: make(chan pendingCallback, maxCallbacks),
 	}
 	d.sets = d.newSets()
 	return d
-}
-
-// gate is the lock of the requests that send to a conversation.
-func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
-	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
 }
 
 // Routes lists the routes of the dialect, below /v1 and /latest. Collections are served with and without a slash at the

@@ -112,8 +112,7 @@ func (d *Dialect) changeAttachments(ctx context.Context, c chat.Caller, sess run
 	if err := decodeSignal(name, payload, &in); err != nil {
 		return "", err
 	}
-	release := d.lock.hold(sess.ID)
-	defer release()
+	defer d.lock.Lock(string(sess.ID))()
 	files, err := d.attachmentsOf(ctx, c, sess.ID)
 	if err != nil {
 		return "", err

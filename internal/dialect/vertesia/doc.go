@@ -80,6 +80,6 @@
 // readers of a run. Writes of chunks to a reader are at least Options.Group apart;
 // chunks that arrive meanwhile are sent together, joined into chunks of up to 200
 // characters. A stream has one goroutine, a socket two. Changes to the attachments
-// and posted chunks of one session are serialised (lock.go). No lock of this package
+// and posted chunks of one session are serialised. No lock of this package
 // is held while something is written to a client.
 package vertesia

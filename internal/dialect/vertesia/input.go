@@ -138,8 +138,7 @@ func decisionOf(call, choice, reason string) chat.Decision {
 // userMessage appends a message with the attachments that were not sent to the
 // agent yet.
 func (d *Dialect) userMessage(ctx context.Context, c chat.Caller, sess run, in userInput) (string, error) {
-	release := d.lock.hold(sess.ID)
-	defer release()
+	defer d.lock.Lock(string(sess.ID))()
 	body := chat.UserMessage{Text: in.Message, Context: in.Metadata}
 	for _, a := range in.Attachments {
 		body.Content = append(body.Content, chat.Part{Type: "file", URL: a.URL, Name: a.Name, MediaType: a.Type, Size: a.Size})

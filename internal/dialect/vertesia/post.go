@@ -41,8 +41,7 @@ func (d *Dialect) postMessage(ctx context.Context, c chat.Caller, id chat.Sessio
 	}
 	drafts := []chat.Draft{draft}
 	if block := chat.FinishedBlock(draft.Body); block != "" {
-		release := d.lock.hold(id)
-		defer release()
+		defer d.lock.Lock(string(id))()
 		open, err := d.openBlock(ctx, c, id, block)
 		if err != nil {
 			return err
@@ -121,8 +120,7 @@ func (d *Dialect) postChunk(ctx context.Context, c chat.Caller, id chat.SessionI
 	if p.Block == "" {
 		p.Block = "chunks"
 	}
-	release := d.lock.hold(id)
-	defer release()
+	defer d.lock.Lock(string(id))()
 	open, err := d.openBlock(ctx, c, id, p.Block)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/vertesia/files"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -95,7 +96,7 @@ type Dialect struct {
 	log   *slog.Logger
 	http  *edge.HTTP
 	files *files.Service
-	lock  locks // of sessions whose attachments or posted chunks are being changed
+	lock  keylock.Locks // of sessions whose attachments or posted chunks are being changed
 }
 
 // New returns the dialect.

@@ -104,8 +104,7 @@ func (d *Dialect) changeSettings(ctx context.Context, c chat.Caller, sess run, n
 // change sets keys of a run's meta, and the settings of the session that follow
 // from them.
 func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {
-	release := d.lock.hold(id)
-	defer release()
+	defer d.lock.Lock(string(id))()
 	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if err != nil {
 		return err
