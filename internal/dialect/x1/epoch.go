@@ -43,29 +43,14 @@ func (d *Dialect) recallEpoch(ctx context.Context, id chat.SessionID, at *sideca
 func (at *sidecarSession) checkEpoch(m *Message) error {
 	late := m.Epoch < at.epoch
 	if m.Type == AttachedType {
+		var a Attached
+		if json.Unmarshal(m.Payload, &a) != nil || a.Epoch != m.Epoch || m.ClientID == "" {
+			return chat.Errorf(chat.Invalid, "%s needs a client_id, and the same epoch in envelope and payload", AttachedType)
+		}
 		late = m.Epoch <= at.epoch && m.ClientID != at.epochKey
 	}
 	if m.Epoch == 0 || !late {
 		return nil
 	}
 	return chat.Errorf(chat.Conflict, "another sidecar has this session (epoch %d); the sidecar with epoch %d was replaced", at.epoch, m.Epoch).With("epoch", at.epoch).WithReason(chat.EpochSuperseded)
-}
-
-// attach appends the event with which a sidecar attaches. The epoch counts once it is
-// stored.
-func (in *ingestBatch) attach(ctx context.Context, a *incoming, c chat.Caller, m *Message, draft chat.Draft) {
-	in.flush(ctx)
-	in.caller = c
-	var said Attached
-	if json.Unmarshal(m.Payload, &said) != nil || said.Epoch != m.Epoch || m.ClientID == "" {
-		in.d.refuse(ctx, a, chat.Errorf(chat.Invalid, "%s needs a client_id, and the same epoch in envelope and payload", AttachedType))
-		return
-	}
-	events, err := in.append(ctx, []chat.Draft{draft})
-	if err != nil {
-		in.d.refuse(ctx, a, err)
-		return
-	}
-	in.at.epoch, in.at.epochKey = m.Epoch, m.ClientID
-	in.d.accepted(a, &events[0])
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // inbound receives messages. Messages of one session are handled in order by one of a
-// few goroutines. Each goroutine takes all messages that wait for it at once, so that
-// appends share commits. When the queues are full, messages wait at NATS.
+// few goroutines; appends of different sessions share commits. When the queues are full,
+// messages wait at NATS.
 type inbound struct {
 	d    *Dialect
 	seed maphash.Seed
@@ -40,7 +40,6 @@ type incoming struct {
 const (
 	queueCount = 32
 	queueSize  = 256
-	batchSize  = 256
 )
 
 func newInbound(d *Dialect) *inbound { return &inbound{d: d, seed: maphash.MakeSeed()} }
@@ -131,76 +130,43 @@ func parseIncoming(m *nats.Msg) (a incoming, ok bool) {
 
 // work handles the messages of one queue.
 func (k *inbound) work(ctx context.Context, conn *nats.Conn, queue <-chan incoming) {
-	var batch []incoming
 	for {
-		batch = batch[:0]
 		select {
 		case a := <-queue:
-			batch = append(batch, a)
+			k.handle(ctx, conn, &a)
 		case <-ctx.Done():
 			return
 		}
-	more:
-		for len(batch) < batchSize {
-			select {
-			case a := <-queue:
-				batch = append(batch, a)
-			default:
-				break more
-			}
-		}
-		for rest := batch; len(rest) > 0; {
-			n := 1
-			for n < len(rest) && rest[n].same(&rest[0]) {
-				n++
-			}
-			k.handle(ctx, conn, rest[:n])
-			rest = rest[n:]
-		}
-		clear(batch)
 	}
 }
 
-// same reports whether two adjacent messages can be handled together.
-func (a *incoming) same(b *incoming) bool {
-	raw := a.kind == Events || a.kind == Archive
-	return a.done == nil && b.done == nil && a.id == b.id && a.guest == b.guest && (a.kind == b.kind || raw && (b.kind == Events || b.kind == Archive))
-}
-
-// handle handles adjacent messages of one session and kind.
-func (k *inbound) handle(ctx context.Context, conn *nats.Conn, run []incoming) {
-	a := &run[0]
+// handle handles one message.
+func (k *inbound) handle(ctx context.Context, conn *nats.Conn, a *incoming) {
 	if a.done != nil {
 		a.done <- struct{}{}
 		return
 	}
-	if run = k.d.withinLimit(ctx, run); len(run) == 0 {
+	if err := k.d.withinLimit(a); err != nil {
+		k.d.refuse(ctx, a, err)
 		return
 	}
 	switch a.kind {
 	case Events, Archive:
-		k.d.ingest(ctx, conn, run)
-		return
+		k.d.ingest(ctx, conn, a)
 	case Traffic:
-		k.d.recordTraffic(ctx, run)
-		return
-	}
-	for i := range run {
-		a := &run[i]
-		switch a.kind {
-		case Input:
-			k.d.input(ctx, a)
-		case Delta:
-			k.d.delta(ctx, a)
-		case Presence:
-			if a.msg.Subject != Subject(a.id, Presence) { // else the sidecar has received it
-				_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
-			}
-		case History:
-			k.d.history(ctx, a, int(conn.MaxPayload())-headroom)
-		default:
-			k.d.refuse(ctx, a, chat.Errorf(chat.Invalid, "%q is not one of events, input, delta, presence, audit, history", string(a.kind)))
+		k.d.recordTraffic(ctx, a)
+	case Input:
+		k.d.input(ctx, a)
+	case Delta:
+		k.d.delta(ctx, a)
+	case Presence:
+		if a.msg.Subject != Subject(a.id, Presence) { // else the sidecar has received it
+			_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
 		}
+	case History:
+		k.d.history(ctx, a, int(conn.MaxPayload())-headroom)
+	default:
+		k.d.refuse(ctx, a, chat.Errorf(chat.Invalid, "%q is not one of events, input, delta, presence, audit, history", string(a.kind)))
 	}
 }
 

@@ -13,29 +13,86 @@ import (
 
 // ingest appends what the publisher of a session sends on events and archive. A message
 // with a client_id is stored once by that id; for the others see replayFilter.
-func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, run []incoming) {
-	id := run[0].id
-	at, err := d.sidecarSession(ctx, &run[0])
+func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, a *incoming) {
+	at, err := d.sidecarSession(ctx, a)
+	if err == nil {
+		err = d.recallReplay(ctx, a.id, at)
+	}
 	if err != nil {
-		for i := range run {
-			d.refuse(ctx, &run[i], err)
-		}
+		d.refuse(ctx, a, err)
 		return
 	}
-	if err := d.recallReplay(ctx, id, at); err != nil {
-		for i := range run {
-			d.refuse(ctx, &run[i], err)
+	e, dropped, err := d.store(ctx, conn, a, at)
+	switch code := chat.CodeOf(err); {
+	case dropped != "":
+		d.dropped(a, dropped)
+	case err == nil:
+		d.accepted(a, &e)
+	default:
+		if code == chat.Unavailable || code == chat.SlowDown || code == chat.Internal {
+			at.replay = nil // it is read again from the log, which does not have this event
 		}
-		return
+		d.refuse(ctx, a, err)
 	}
-	in := &ingestBatch{d: d, conn: conn, at: at, id: id}
-	for i := range run {
-		in.take(ctx, &run[i])
+}
+
+// store appends one message, or says why it is not stored, which is no error.
+func (d *Dialect) store(ctx context.Context, conn *nats.Conn, a *incoming, at *sidecarSession) (e chat.Event, dropped string, err error) {
+	m, err := Decode(a.id, a.msg.Data)
+	if err != nil {
+		return e, "", err
 	}
-	in.flush(ctx)
-	if in.notStored {
-		at.replay = nil // it is read again from the log, which has not got these events
+	c, err := d.caller(a)
+	if err != nil {
+		return e, "", err
 	}
+	if transient(m.Type) {
+		at.replay.skip(&m)
+		if a.kind == Events { // the copy on archive is not published again
+			m.Sequence = nil
+			if b, err := json.Marshal(m); err == nil {
+				_ = conn.Publish(d.outgoing(a.id, Delta), b) // a lost hint does no harm
+			}
+		}
+		return e, "transient", nil
+	}
+	draft := m.draft()
+	if m.Type == "session.started" {
+		draft.Type = startedType
+	}
+	if m.ClientID == "" {
+		if dropped, err = d.repeated(ctx, a, at, &m, &draft); dropped != "" || err != nil {
+			return e, dropped, err
+		}
+	}
+	err = draft.Normalize()
+	if err == nil {
+		err = at.checkEpoch(&m)
+	}
+	if err == nil {
+		err = d.setAgentName(ctx, a.id, at, agentNamed(&c, a, &m))
+	}
+	if err != nil {
+		return e, "", err
+	}
+	if u, ok := draft.Body.(chat.UserMessage); ok && !a.guest {
+		c.Actor = chat.Actor{Kind: chat.User, ID: cmp.Or(u.UserID, "x1")}
+	} else if !a.guest {
+		c.Actor = chat.Actor{Kind: chat.Agent, ID: cmp.Or(at.agent, "x1")}
+	} else if chat.AnswerOf(draft.Body) != "" {
+		c.Scopes = []chat.Scope{chat.ScopeAgent} // what a sidecar sends is not a person's consent
+	}
+	err = d.retry(ctx, func() error {
+		events, err := d.opt.Sessions.Append(ctx, c, a.id, []chat.Draft{draft})
+		if err == nil {
+			e = events[0]
+		}
+		return err
+	})
+	if err == nil && m.Type == AttachedType {
+		at.epoch, at.epochKey = m.Epoch, m.ClientID
+	}
+	return e, "", err
 }
 
 // sidecarSession returns the session of a publisher and creates it if needed. The
@@ -156,11 +213,11 @@ func agentNamed(c *chat.Caller, a *incoming, m *Message) string {
 
 // setAgentName stores the name of a session's agent when the agent sends it: grants are
 // given by name.
-func (in *ingestBatch) setAgentName(ctx context.Context, name string) error {
-	if name == "" || in.at.agent != "" {
+func (d *Dialect) setAgentName(ctx context.Context, id chat.SessionID, at *sidecarSession, name string) error {
+	if name == "" || at.agent != "" {
 		return nil
 	}
-	sess, err := in.d.opt.Sessions.Get(ctx, chat.Trusted, in.id)
+	sess, err := d.opt.Sessions.Get(ctx, chat.Trusted, id)
 	if err != nil {
 		return err
 	}
@@ -168,9 +225,8 @@ func (in *ingestBatch) setAgentName(ctx context.Context, name string) error {
 	if err != nil {
 		return chat.Errorf(chat.Conflict, "the session's metadata cannot name its agent").Because(err)
 	}
-	err = in.d.update(ctx, in.id, chat.SessionUpdated{Metadata: metadata, ServedBy: &name})
-	if err == nil {
-		in.at.agent = name
+	if err = d.update(ctx, id, chat.SessionUpdated{Metadata: metadata, ServedBy: &name}); err == nil {
+		at.agent = name
 	}
 	return err
 }
@@ -196,91 +252,18 @@ func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *sidec
 	return nil
 }
 
-// ingestBatch collects the drafts of adjacent messages.
-type ingestBatch struct {
-	d         *Dialect
-	conn      *nats.Conn
-	at        *sidecarSession
-	id        chat.SessionID
-	waiting   []*incoming
-	drafts    []chat.Draft
-	caller    chat.Caller
-	notStored bool // an event could not be stored now, but may be later
-}
-
-// take decides what happens with one message.
-func (in *ingestBatch) take(ctx context.Context, a *incoming) {
-	m, err := Decode(in.id, a.msg.Data)
-	var c chat.Caller
-	if err == nil {
-		c, err = in.d.caller(a)
-	}
-	if err != nil {
-		in.d.refuse(ctx, a, err)
-		return
-	}
-	if transient(m.Type) {
-		in.at.replay.skip(&m)
-		in.hint(a, m)
-		return
-	}
-	if !a.guest {
-		c.Actor = chat.Actor{Kind: chat.Agent, ID: cmp.Or(in.at.agent, "x1")}
-	}
-	draft := m.draft()
-	if m.Type == "session.started" {
-		draft.Type = startedType
-	}
-	if m.ClientID == "" {
-		why, err := in.repeated(ctx, a, &m, &draft)
-		if err != nil {
-			in.d.refuse(ctx, a, err)
-			return
-		}
-		if why != "" {
-			in.d.dropped(a, why)
-			return
-		}
-	}
-	err = draft.Normalize()
-	if err == nil {
-		err = in.at.checkEpoch(&m)
-	}
-	if err == nil {
-		err = in.setAgentName(ctx, agentNamed(&c, a, &m))
-	}
-	if err != nil {
-		in.refuse(ctx, a, err)
-		return
-	}
-	if m.Type == AttachedType {
-		in.attach(ctx, a, c, &m, draft)
-		return
-	}
-	if chat.AnswerOf(draft.Body) != "" && a.guest {
-		c.Scopes = []chat.Scope{chat.ScopeAgent} // what a sidecar sends is not a person's consent
-	}
-	if u, ok := draft.Body.(chat.UserMessage); ok && !a.guest {
-		c.Actor = chat.Actor{Kind: chat.User, ID: cmp.Or(u.UserID, "x1")}
-	}
-	if len(in.drafts) > 0 && in.caller.Actor != c.Actor {
-		in.flush(ctx)
-	}
-	in.caller = c
-	in.waiting = append(in.waiting, a)
-	in.drafts = append(in.drafts, draft)
-}
-
 // repeated tells why a message without an id is not stored: it is a copy, an echo or
 // a repetition. To the draft of any other it gives an idempotency key.
-func (in *ingestBatch) repeated(ctx context.Context, a *incoming, m *Message, draft *chat.Draft) (why string, err error) {
-	r, now := in.at.replay, in.d.opt.Now()
+func (d *Dialect) repeated(ctx context.Context, a *incoming, at *sidecarSession, m *Message, draft *chat.Draft) (why string, err error) {
+	r, now := at.replay, d.opt.Now()
 	if r.copied(a.msg.Data) {
 		return "replay", nil
 	}
 	r.count(m, now)
-	if echo, err := in.echo(ctx, m); echo || err != nil {
-		return "echo", err
+	if echo, err := d.echo(ctx, at, m); err != nil {
+		return "", err
+	} else if echo {
+		return "echo", nil
 	}
 	content := DigestOf(m.Type, m.Payload)
 	if r.repeated(m, content) {
@@ -296,76 +279,23 @@ func (in *ingestBatch) repeated(ctx context.Context, a *incoming, m *Message, dr
 // echo reports whether a message is the agent's echo of a user event. With an external
 // NATS the agent may have received the event before deliver noted it; then it is in
 // the log.
-func (in *ingestBatch) echo(ctx context.Context, m *Message) (bool, error) {
+func (d *Dialect) echo(ctx context.Context, at *sidecarSession, m *Message) (bool, error) {
 	if m.Type != "user.message" && m.Type != "user.input_response" {
 		return false, nil
 	}
-	if in.at.echo(m) {
+	if at.echo(m) {
 		return true, nil
 	}
 	var events []chat.Event
-	err := in.d.retry(ctx, func() (err error) {
-		events, err = in.d.newestEvents(ctx, in.id, 64)
+	err := d.retry(ctx, func() (err error) {
+		events, err = d.newestEvents(ctx, m.Session, 64)
 		return err
 	})
 	if err != nil {
 		return false, err
 	}
 	for i := range events {
-		in.at.noteDelivered(&events[i])
+		at.noteDelivered(&events[i])
 	}
-	return in.at.echo(m), nil
-}
-
-// hint publishes a transient message on delta. It is not stored. The copy on archive
-// is not published again.
-func (in *ingestBatch) hint(a *incoming, m Message) {
-	m.Sequence = nil
-	if b, err := json.Marshal(m); err == nil && a.kind == Events {
-		_ = in.conn.Publish(in.d.outgoing(in.id, Delta), b) // a lost hint does no harm
-	}
-	in.d.dropped(a, "transient")
-}
-
-// flush appends the collected drafts in one commit, or one by one when that is refused.
-func (in *ingestBatch) flush(ctx context.Context) {
-	if len(in.drafts) == 0 {
-		return
-	}
-	drafts, waiting := in.drafts, in.waiting
-	in.drafts, in.waiting = nil, nil
-	events, err := in.append(ctx, drafts)
-	if err == nil {
-		for i := range events {
-			in.d.accepted(waiting[i], &events[i])
-		}
-		return
-	}
-	for i := range drafts {
-		if len(drafts) > 1 {
-			events, err = in.append(ctx, drafts[i:i+1])
-		}
-		if err != nil {
-			in.refuse(ctx, waiting[i], err)
-			continue
-		}
-		in.d.accepted(waiting[i], &events[0])
-	}
-}
-
-// refuse refuses a message that replayFilter counts as stored.
-func (in *ingestBatch) refuse(ctx context.Context, a *incoming, err error) {
-	switch chat.CodeOf(err) {
-	case chat.Unavailable, chat.SlowDown, chat.Internal:
-		in.notStored = true
-	}
-	in.d.refuse(ctx, a, err)
-}
-
-func (in *ingestBatch) append(ctx context.Context, drafts []chat.Draft) (events []chat.Event, err error) {
-	err = in.d.retry(ctx, func() error {
-		events, err = in.d.opt.Sessions.Append(ctx, in.caller, in.id, drafts)
-		return err
-	})
-	return events, err
+	return at.echo(m), nil
 }

@@ -1,7 +1,6 @@
 package x1
 
 import (
-	"context"
 	"math/rand/v2"
 	"strings"
 
@@ -14,27 +13,13 @@ import (
 // lightMessages is how many deltas count as one request.
 const lightMessages = 50
 
-// withinLimit counts adjacent messages of one session and kind towards the sender's
-// limit. It refuses the first one over the limit and all after it, so that the order
-// is kept. An agent sends a delta for every few words, so one in lightMessages counts.
-func (d *Dialect) withinLimit(ctx context.Context, run []incoming) []incoming {
-	if !run[0].guest {
-		return run
+// withinLimit counts a message towards the sender's limit. An agent sends a delta for every
+// few words, so one in lightMessages counts.
+func (d *Dialect) withinLimit(a *incoming) error {
+	if !a.guest || a.kind == Delta && rand.IntN(lightMessages) > 0 {
+		return nil
 	}
-	for i := range run {
-		if run[i].kind == Delta && rand.IntN(lightMessages) > 0 {
-			continue
-		}
-		err := d.Allowed(run[i].msg.Header)
-		if err == nil {
-			continue
-		}
-		for j := range run[i:] {
-			d.refuse(ctx, &run[i+j], err)
-		}
-		return run[:i]
-	}
-	return run
+	return d.Allowed(a.msg.Header)
 }
 
 // Allowed counts a request towards the limit of its sender. Senders without a credential

@@ -48,39 +48,26 @@ const maxRecord = 256 << 10
 // maxScan is how many records one query reads.
 const maxScan = 20_000
 
-// recordTraffic stores records.
-func (d *Dialect) recordTraffic(ctx context.Context, run []incoming) {
-	drafts := make([]chat.Draft, 0, len(run))
-	kept := make([]*incoming, 0, len(run))
-	for i := range run {
-		a := &run[i]
-		draft, err := d.trafficDraft(a)
-		if err != nil {
-			d.refuse(ctx, a, err)
-			continue
-		}
-		drafts, kept = append(drafts, draft), append(kept, a)
+// recordTraffic stores a record.
+func (d *Dialect) recordTraffic(ctx context.Context, a *incoming) {
+	draft, err := d.trafficDraft(a)
+	var events []chat.Event
+	if err == nil {
+		err = d.retry(ctx, func() (err error) {
+			events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, []chat.Draft{draft})
+			if chat.CodeOf(err) == chat.NotFound {
+				if _, _, err = d.opt.Sessions.Create(ctx, chat.Trusted, chat.NewSession{ID: TrafficSession, Agent: chat.NoAgent, Title: "Audit"}); err == nil {
+					events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, []chat.Draft{draft})
+				}
+			}
+			return err
+		})
 	}
-	if len(drafts) == 0 {
+	if err != nil {
+		d.refuse(ctx, a, err)
 		return
 	}
-	var events []chat.Event
-	err := d.retry(ctx, func() (err error) {
-		events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, drafts)
-		if chat.CodeOf(err) == chat.NotFound {
-			if _, _, err = d.opt.Sessions.Create(ctx, chat.Trusted, chat.NewSession{ID: TrafficSession, Agent: chat.NoAgent, Title: "Audit"}); err == nil {
-				events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, drafts)
-			}
-		}
-		return err
-	})
-	for i, a := range kept {
-		if err != nil {
-			d.refuse(ctx, a, err)
-			continue
-		}
-		d.accepted(a, &events[i])
-	}
+	d.accepted(a, &events[0])
 }
 
 func (d *Dialect) trafficDraft(a *incoming) (chat.Draft, error) {
