@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/bloom"
-	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/parley-hq/parley/internal/journal"
 )
 
 // bareFlag is the argument that makes this program open a store with bare Pebble.
@@ -22,7 +22,9 @@ var bareValue = []byte(strings.Repeat("v", 300))
 type bare struct{ *pebble.DB }
 
 func openBare(dir string) (bare, error) {
-	db, err := pebble.Open(dir, bareOptions())
+	o := journal.EngineOptions()
+	o.Logger = quietLogger{}
+	db, err := pebble.Open(dir, o)
 	return bare{db}, err
 }
 
@@ -96,28 +98,6 @@ func serveBare(dir, addr string) error {
 		return err
 	}
 	return errors.Join(serve(addr, http.NewServeMux()), db.Close())
-}
-
-// bareOptions are the ones the journal runs Pebble with.
-func bareOptions() *pebble.Options {
-	o := &pebble.Options{
-		FormatMajorVersion: pebble.FormatNewest, MemTableSize: 16 << 20, MemTableStopWritesThreshold: 4,
-		L0CompactionThreshold: 8, L0StopWritesThreshold: 32, LBaseMaxBytes: 64 << 20, MaxOpenFiles: 512, CacheSize: 16 << 20,
-		FS: vfs.Default, Logger: quietLogger{}, Cleaner: removerLike(pebble.ArchiveCleaner.Clean),
-	}
-	for i := range o.Levels {
-		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
-	}
-	return o
-}
-
-// remover is like that of the journal: Pebble does not reuse old log files.
-type remover[T any] struct{ pebble.ArchiveCleaner }
-
-func (remover[T]) Clean(fs vfs.FS, _ T, path string) error { return fs.Remove(path) }
-
-func removerLike[T any](func(pebble.ArchiveCleaner, vfs.FS, T, string) error) remover[T] {
-	return remover[T]{}
 }
 
 type quietLogger struct{}

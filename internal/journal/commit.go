@@ -114,7 +114,7 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 		s.put(c.Session, h)
 	}
 	s.mu.Unlock()
-	if err := j.applyCounted(b, h, &next); err != nil {
+	if err := j.count(b, next.lists, next.last.bytes-h.last.bytes, j.apply); err != nil {
 		return err // b may or may not be stored; readers do not see it
 	}
 	s.mu.Lock()
@@ -124,15 +124,6 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	s.mu.Unlock()
 	s.settled.Broadcast()
 	return nil
-}
-
-// applyCounted stores a batch that changes the head of a session from h to next.
-func (j *Journal) applyCounted(b *pebble.Batch, h, next *head) error {
-	a, ok := accountOf(next.lists)
-	if !ok {
-		return j.apply(b)
-	}
-	return j.stored.change(a, next.last.bytes-h.last.bytes, func() error { return j.apply(b) })
 }
 
 // checkFree refuses to create a session whose id or number is taken.
@@ -212,9 +203,6 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 		}
 	}
 	moveActivity(b, h, &next)
-	if a, ok := accountOf(next.lists); ok {
-		b.Merge(accountKey(key, a), appendSum(value[:0], bytes-h.last.bytes), nil)
-	}
 	if err := j.putPrompts(b, h.number, c.Events); err != nil {
 		return next, err
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -17,8 +15,7 @@ import (
 // of each.
 func (j *Journal) Count(ctx context.Context, workspace string, member chat.Actor, owned bool, most int) (n int, err error) {
 	list := tokenOf(cmp.Or(workspace, chat.DefaultWorkspace), member.Key())
-	from, to := span(tokenKey(nil, kActivity, list))
-	it, err := j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	it, err := j.iter(tokenKey(nil, kActivity, list))
 	if err != nil {
 		return 0, err
 	}
@@ -45,19 +42,13 @@ func (j *Journal) Count(ctx context.Context, workspace string, member chat.Actor
 
 // ownedBy reports whether an actor owns the session with a number.
 func (j *Journal) ownedBy(n chat.Number, actor chat.Actor) (bool, error) {
-	b, closer, err := j.db.Get(numberKey(nil, kRecord, n))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return false, nil // erased meanwhile
+	b, err := j.get(numberKey(nil, kRecord, n))
+	if b == nil || err != nil {
+		return false, err // erased meanwhile
 	}
-	if err != nil {
-		return false, err
-	}
-	defer closer.Close()
 	var rec struct {
 		Owner chat.Actor `json:"owner"`
 	}
-	if err := json.Unmarshal(b, &rec); err != nil {
-		return false, err
-	}
-	return rec.Owner.Same(actor), nil
+	err = json.Unmarshal(b, &rec)
+	return rec.Owner.Same(actor), err
 }

@@ -50,14 +50,6 @@ func decodeSum(b []byte) (n int64) {
 // account identifies a counter.
 type account struct{ workspace, owner token }
 
-// accountOf returns the counter of a session, from the result of listsOf.
-func accountOf(lists []token) (a account, ok bool) {
-	if len(lists) < 2 {
-		return a, false
-	}
-	return account{lists[0], lists[1]}, true
-}
-
 func accountKey(b []byte, a account) []byte {
 	return append(tokenKey(b, kStored, a.workspace), a.owner[:]...)
 }
@@ -195,9 +187,8 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	if err != nil {
 		return err
 	}
-	a, ok := accountOf(h.lists)
 	was, err := j.filesOfSession(h.number)
-	if err != nil || !ok {
+	if err != nil {
 		return err
 	}
 	is := change(was)
@@ -206,6 +197,18 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	}
 	b := j.db.NewBatch()
 	b.Set(numberKey(nil, kFiles, h.number), appendSum(nil, is), nil)
-	b.Merge(accountKey(nil, a), appendSum(nil, is-was), nil)
-	return j.stored.change(a, is-was, func() error { return j.write(b) })
+	return j.count(b, h.lists, is-was, j.write)
+}
+
+// count applies a batch that adds n bytes, which may be negative, to what the owner of a
+// session has stored. lists are those of the session.
+func (j *Journal) count(b *pebble.Batch, lists []token, n int64, apply func(*pebble.Batch) error) error {
+	if len(lists) < 2 {
+		return apply(b) // the record is damaged
+	}
+	a := account{lists[0], lists[1]}
+	var key [40]byte
+	var value [8]byte
+	b.Merge(accountKey(key[:0], a), appendSum(value[:0], n), nil)
+	return j.stored.change(a, n, func() error { return apply(b) })
 }

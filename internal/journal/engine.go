@@ -35,10 +35,30 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 	if j.inventory != nil && !readOnly {
 		fs = inventoryFS{fs, j.inventory}
 	}
+	o := EngineOptions()
+	o.FS = logFS{pausingFS{fs, j}, j}
+	o.ReadOnly, o.ErrorIfNotExists = readOnly, readOnly
+	o.CacheSize = j.opt.CacheBytes
+	o.Logger = engineLogger{j}
+	o.EventListener = &pebble.EventListener{
+		BackgroundError: j.backgroundFailed,
+		FlushEnd:        func(i pebble.FlushInfo) { j.backgroundDone(i.Err) },
+		CompactionEnd:   func(i pebble.CompactionInfo) { j.backgroundDone(i.Err) },
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			// A read of the damaged part returns an error of its own.
+			j.opt.Logger.Error("a file of the store is damaged; run parley verify", "file", i.Path, "err", i.Details.Error())
+		},
+		DiskSlow: func(i pebble.DiskSlowInfo) {
+			j.opt.Logger.Warn("the disk is slow", "file", i.Path, "took", i.Duration)
+		},
+	}
+	return o
+}
+
+// EngineOptions returns the settings with which the journal runs Pebble. Benchmarks open
+// Pebble alone with them.
+func EngineOptions() *pebble.Options {
 	o := &pebble.Options{
-		FS:                          logFS{pausingFS{fs, j}, j},
-		ReadOnly:                    readOnly,
-		ErrorIfNotExists:            readOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
 		MemTableSize:                memTableBytes,
 		MemTableStopWritesThreshold: 4,
@@ -46,24 +66,11 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 		L0StopWritesThreshold:       32,
 		LBaseMaxBytes:               64 << 20,
 		MaxOpenFiles:                512,
-		CacheSize:                   j.opt.CacheBytes,
-		Logger:                      engineLogger{j},
+		CacheSize:                   defaultCache,
 		Merger:                      sums,
 		Cleaner:                     removerLike(pebble.ArchiveCleaner.Clean),
-		EventListener: &pebble.EventListener{
-			BackgroundError: j.backgroundFailed,
-			FlushEnd:        func(i pebble.FlushInfo) { j.backgroundDone(i.Err) },
-			CompactionEnd:   func(i pebble.CompactionInfo) { j.backgroundDone(i.Err) },
-			DataCorruption: func(i pebble.DataCorruptionInfo) {
-				// A read of the damaged part returns an error of its own.
-				j.opt.Logger.Error("a file of the store is damaged; run parley verify", "file", i.Path, "err", i.Details.Error())
-			},
-			DiskSlow: func(i pebble.DiskSlowInfo) {
-				j.opt.Logger.Warn("the disk is slow", "file", i.Path, "took", i.Duration)
-			},
-		},
+		CompactionConcurrencyRange:  func() (int, int) { return 1, max(1, min(3, runtime.GOMAXPROCS(0)-1)) },
 	}
-	o.CompactionConcurrencyRange = func() (int, int) { return 1, max(1, min(3, runtime.GOMAXPROCS(0)-1)) }
 	for i := range o.Levels {
 		// Most lookups of client ids and of new session ids find nothing.
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -60,16 +60,7 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	b.Set(numberKey(nil, kName, h.number), nil, nil)
 	b.Set(tokenKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
 	b.Set(numberKey(nil, kErasing, h.number), note, nil)
-	write := func() error { return j.write(b) }
-	if a, ok := accountOf(h.lists); ok {
-		// The files of the session are not counted any more.
-		stored := h.last.bytes + files
-		b.Merge(accountKey(nil, a), appendSum(nil, -stored), nil)
-		err = j.stored.change(a, -stored, write)
-	} else {
-		err = write()
-	}
-	if err != nil {
+	if err := j.count(b, h.lists, -h.last.bytes-files, j.write); err != nil {
 		return e, err
 	}
 	s.mu.Lock()
@@ -212,28 +203,18 @@ func (j *Journal) filesOf(n chat.Number, kinds []byte) (map[string]bool, error) 
 	}
 	files := map[string]bool{}
 	for _, name := range names {
-		if strings.HasSuffix(name, ".log") {
+		if isLog(name) {
 			files[name] = true
 		}
 	}
-	return files, j.tablesOf(n, kinds, files)
-}
-
-// tablesOf adds the tables that may contain keys of the number.
-func (j *Journal) tablesOf(n chat.Number, kinds []byte, files map[string]bool) error {
 	for _, kind := range kinds {
-		from, to := span(numberKey(nil, kind, n))
-		levels, err := j.db.SSTables(pebble.WithKeyRangeFilter(from, to))
+		tables, err := j.tables(pebble.WithKeyRangeFilter(span(numberKey(nil, kind, n))))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		for _, level := range levels {
-			for _, t := range level {
-				files[fmt.Sprintf("%s.sst", t.BackingSSTNum)] = true
-			}
-		}
+		maps.Copy(files, tables)
 	}
-	return nil
+	return files, nil
 }
 
 // flush writes the tables in memory to disk, so that the log files are not needed any more.

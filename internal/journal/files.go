@@ -2,9 +2,10 @@ package journal
 
 import (
 	"errors"
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"io"
 	"os"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
 // makeFolder creates a folder and syncs its parents, so that a power cut does not

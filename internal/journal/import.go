@@ -195,14 +195,7 @@ func (m *importer) finish() error {
 		b.Set(seqKey(nil, kState, n, end.seq), state, nil)
 	}
 	b.Delete(numberKey(nil, kImporting, n), nil)
-	write := func() error { return m.j.write(b) }
-	if a, ok := accountOf(lists); ok {
-		b.Merge(accountKey(nil, a), appendSum(nil, m.bytes), nil)
-		err = m.j.stored.change(a, m.bytes, write)
-	} else {
-		err = write()
-	}
-	if err != nil {
+	if err := m.j.count(b, lists, m.bytes, m.j.write); err != nil {
 		return err
 	}
 	m.begun = false

@@ -1,9 +1,7 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -84,18 +82,18 @@ func (f logFS) begin(name string, create func() (vfs.File, error)) (vfs.File, er
 	if !isLog(name) {
 		return create()
 	}
-	if f.j.failure.Load() != nil {
-		return discardFile{}, nil
+	if f.j.failure.Load() == nil {
+		file, err := create()
+		if err == nil {
+			return logFile{file, f.j}, nil
+		}
+		if !f.j.opened.Load() {
+			return nil, err
+		}
+		f.j.fail(err)
 	}
-	file, err := create()
-	switch {
-	case err == nil:
-		return logFile{file, f.j}, nil
-	case !f.j.opened.Load():
-		return nil, err
-	}
-	f.j.fail(err)
-	return discardFile{}, nil
+	file, err := vfs.NewMem().Create("discarded", vfs.WriteCategoryUnspecified)
+	return logFile{file, f.j}, err
 }
 
 // logFile is a file of the log.
@@ -149,21 +147,3 @@ func (f logFile) SyncTo(length int64) (full bool, err error) {
 }
 
 func (f logFile) Close() error { return f.keep(f.File.Close()) }
-
-// discardFile replaces a log file after the log has failed.
-type discardFile struct{}
-
-var errDiscarded = errors.New("the log has failed")
-
-func (discardFile) Close() error                              { return nil }
-func (discardFile) Read([]byte) (int, error)                  { return 0, io.EOF }
-func (discardFile) ReadAt([]byte, int64) (int, error)         { return 0, io.EOF }
-func (discardFile) Write(p []byte) (int, error)               { return len(p), nil }
-func (discardFile) WriteAt(p []byte, _ int64) (int, error)    { return len(p), nil }
-func (discardFile) Preallocate(int64, int64) error            { return nil }
-func (discardFile) Stat() (vfs.FileInfo, error)               { return nil, errDiscarded }
-func (discardFile) Sync() error                               { return nil }
-func (discardFile) SyncTo(int64) (fullSync bool, err error)   { return true, nil }
-func (discardFile) SyncData() error                           { return nil }
-func (discardFile) Prefetch(offset int64, length int64) error { return nil }
-func (discardFile) Fd() uintptr                               { return vfs.InvalidFd }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,12 +48,7 @@ type Options struct {
 	Now func() time.Time // nil means time.Now
 }
 
-const (
-	defaultInterval = 100 * time.Millisecond
-	defaultMinFree  = 1 << 30
-	defaultMinShare = 5.0
-	defaultCache    = 16 << 20
-)
+const defaultCache = 16 << 20
 
 // Validate returns all that is wrong with o.
 func (o Options) Validate() error {
@@ -73,20 +69,12 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Interval == 0 {
-		o.Interval = defaultInterval
-	}
-	if o.MinFree == 0 {
-		o.MinFree = defaultMinFree
-	}
-	if o.MinFreePercent == 0 {
-		o.MinFreePercent = defaultMinShare
-	}
+	o.Interval = cmp.Or(o.Interval, 100*time.Millisecond)
+	o.MinFree = cmp.Or(o.MinFree, 1<<30)
+	o.MinFreePercent = cmp.Or(o.MinFreePercent, 5)
+	o.CacheBytes = cmp.Or(o.CacheBytes, defaultCache)
 	if o.FS == nil {
 		o.FS = vfs.Default
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = defaultCache
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -40,10 +40,8 @@ type previews struct {
 	number   uint64 // generation of file, see previewMark
 	next     uint64 // generation of the next file
 	broken   bool   // the bytes behind size are an incomplete record
-	queue    group
-	written  uint64 // groups below it are written or have failed
+	queue    *group
 	spare    []byte
-	failed   map[uint64]*failedGroup
 	open     map[chat.SessionID]map[chat.BlockID]chat.TurnID
 
 	openAtStart map[chat.SessionID][]chat.Block // blocks that were open when the previous process ended; OpenBlocks returns them
@@ -51,23 +49,17 @@ type previews struct {
 
 // group is the pieces of one write.
 type group struct {
-	ticket  uint64
-	bytes   []byte
-	pieces  int
-	callers int
-}
-
-// failedGroup keeps an error until all callers of the group have returned it.
-type failedGroup struct {
-	err     error
-	callers int
+	bytes  []byte
+	pieces int
+	done   bool // it is written, or has failed with err
+	err    error
 }
 
 func openPreviews(j *Journal) (*previews, error) {
 	fs := j.opt.FS
 	folder := fs.PathJoin(j.dir, previewFolder)
 	p := &previews{
-		j: j, path: fs.PathJoin(folder, previewFile), failed: map[uint64]*failedGroup{},
+		j: j, path: fs.PathJoin(folder, previewFile), queue: &group{},
 		open: map[chat.SessionID]map[chat.BlockID]chat.TurnID{}, openAtStart: map[chat.SessionID][]chat.Block{},
 	}
 	p.changed.L = &p.mu
@@ -142,10 +134,9 @@ func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq,
 		p.queue.bytes = appendPiece(p.queue.bytes, id, after, &pieces[i])
 		blocks[pieces[i].Block] = pieces[i].Turn
 	}
-	p.queue.pieces += len(pieces)
-	p.queue.callers++
-	mine := p.queue.ticket
-	for p.written <= mine {
+	mine := p.queue
+	mine.pieces += len(pieces)
+	for !mine.done {
 		if p.busy {
 			p.changed.Wait()
 			continue
@@ -156,20 +147,13 @@ func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq,
 		p.busy = false
 		p.changed.Broadcast()
 	}
-	f := p.failed[mine]
-	if f == nil {
-		return nil
-	}
-	if f.callers--; f.callers == 0 {
-		delete(p.failed, mine)
-	}
-	return f.err
+	return mine.err
 }
 
 // flush writes the queue with one call. The caller holds mu and has set busy.
 func (p *previews) flush() {
 	g := p.queue
-	p.queue = group{ticket: g.ticket + 1, bytes: p.spare[:0]}
+	p.queue = &group{bytes: p.spare[:0]}
 	p.spare = nil
 	var err error
 	switch {
@@ -190,9 +174,7 @@ func (p *previews) flush() {
 		err = p.j.inventory.setPreviews(previewMark{p.number, p.size})
 	}
 	if err != nil {
-		p.failed[g.ticket] = &failedGroup{
-			chat.Errorf(chat.Unavailable, "the server cannot keep previews at the moment; finished text is not affected").Because(err), g.callers,
-		}
+		g.err = chat.Errorf(chat.Unavailable, "the server cannot keep previews at the moment; finished text is not affected").Because(err)
 	} else {
 		p.j.metrics.previews.Inc()
 		p.j.metrics.pieces.Add(float64(g.pieces))
@@ -200,7 +182,7 @@ func (p *previews) flush() {
 	if cap(g.bytes) <= 1<<20 {
 		p.spare = g.bytes[:0]
 	}
-	p.written = g.ticket + 1
+	g.done = true
 }
 
 // committed removes the blocks that a commit finished, and those of turns that it
@@ -259,7 +241,7 @@ func (p *previews) close() error {
 	defer p.mu.Unlock()
 	p.closed = true
 	p.changed.Broadcast()
-	for p.busy || p.queue.callers > 0 {
+	for p.busy || p.queue.pieces > 0 {
 		p.changed.Wait()
 	}
 	if p.file == nil {

@@ -52,9 +52,8 @@ func (v *verifier) expected(ctx context.Context, it *pebble.Iterator) (want map[
 			whole = false
 			continue
 		}
-		if a, ok := accountOf(listsOf(&rec)); ok {
-			want[a] += p.bytes + decodeSum(seek(it, numberKey(nil, kFiles, d.number)))
-		}
+		lists := listsOf(&rec)
+		want[account{lists[0], lists[1]}] += p.bytes + decodeSum(seek(it, numberKey(nil, kFiles, d.number)))
 	}
 }
 

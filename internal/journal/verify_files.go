@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
@@ -48,8 +49,8 @@ func (v *verifier) files(ctx context.Context) error {
 }
 
 // tables returns the names of the tables in use.
-func (j *Journal) tables() (map[string]bool, error) {
-	levels, err := j.db.SSTables()
+func (j *Journal) tables(which ...pebble.SSTablesOption) (map[string]bool, error) {
+	levels, err := j.db.SSTables(which...)
 	if err != nil {
 		return nil, err
 	}
