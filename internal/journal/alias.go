@@ -11,7 +11,7 @@ import (
 // Alias returns the session that a foreign id of an actor refers to; ok is false
 // when there is none. It returns Gone when that session was erased.
 func (j *Journal) Alias(_ context.Context, workspace, actorKey, foreign string) (id chat.SessionID, ok bool, err error) {
-	v, err := j.get(tokenKey(nil, kAlias, tokenOf(workspace, actorKey, foreign)))
+	v, err := j.get(hashKey(nil, kAlias, hashOf(workspace, actorKey, foreign)))
 	if v == nil || err != nil {
 		return "", false, err
 	}
@@ -32,7 +32,7 @@ func (j *Journal) SetAlias(ctx context.Context, workspace, actorKey, foreign str
 	if first, ok, err := j.Alias(ctx, workspace, actorKey, foreign); ok || err != nil {
 		return first, err
 	}
-	if err := j.writeAlias(tokenOf(workspace, actorKey, foreign), id, j.db.NewBatch()); err != nil {
+	if err := j.writeAlias(hashOf(workspace, actorKey, foreign), id, j.db.NewBatch()); err != nil {
 		return "", err
 	}
 	return id, nil
@@ -45,13 +45,13 @@ func (j *Journal) ReplaceAlias(ctx context.Context, workspace, actorKey, foreign
 	}
 	j.alias.Lock()
 	defer j.alias.Unlock()
-	t, b := tokenOf(workspace, actorKey, foreign), j.db.NewBatch()
+	t, b := hashOf(workspace, actorKey, foreign), j.db.NewBatch()
 	was, ok, err := j.Alias(ctx, workspace, actorKey, foreign)
 	switch {
 	case ok && was == id:
 		return b.Close()
 	case ok:
-		b.Delete(aliasOfKey(nil, idToken(was), t), nil)
+		b.Delete(aliasOfKey(nil, idHash(was), t), nil)
 	case err != nil && chat.CodeOf(err) != chat.Gone:
 		return err
 	}
@@ -66,30 +66,30 @@ func (j *Journal) mayAlias(id chat.SessionID) error {
 }
 
 // writeAlias stores an alias in one batch with what b contains. The caller holds the alias lock.
-func (j *Journal) writeAlias(t token, id chat.SessionID, b *pebble.Batch) error {
-	if erased, err := j.has(tokenKey(nil, kTombstone, idToken(id))); err != nil {
+func (j *Journal) writeAlias(t keyHash, id chat.SessionID, b *pebble.Batch) error {
+	if erased, err := j.has(hashKey(nil, kTombstone, idHash(id))); err != nil {
 		return err
 	} else if erased {
 		return errGone(id)
 	}
-	b.Set(tokenKey(nil, kAlias, t), []byte(id), nil)
-	b.Set(aliasOfKey(nil, idToken(id), t), nil, nil)
+	b.Set(hashKey(nil, kAlias, t), []byte(id), nil)
+	b.Set(aliasOfKey(nil, idHash(id), t), nil, nil)
 	return j.write(b)
 }
 
 // closeAliases empties the aliases of an erased session, so that Alias returns Gone.
-func (j *Journal) closeAliases(b *pebble.Batch, id token) error {
-	it, err := j.iter(tokenKey(nil, kAliasOf, id))
+func (j *Journal) closeAliases(b *pebble.Batch, id keyHash) error {
+	it, err := j.iter(hashKey(nil, kAliasOf, id))
 	if err != nil {
 		return err
 	}
 	defer it.Close()
 	for ok := it.First(); ok; ok = it.Next() {
 		if d, ok := decodeKey(it.Key()); ok {
-			b.Set(tokenKey(nil, kAlias, d.second), nil, nil)
+			b.Set(hashKey(nil, kAlias, d.second), nil, nil)
 		}
 	}
-	from, to := span(tokenKey(nil, kAliasOf, id))
+	from, to := span(hashKey(nil, kAliasOf, id))
 	b.DeleteRange(from, to, nil)
 	return it.Error()
 }

@@ -80,7 +80,7 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 			return fail(err)
 		}
 		h = &head{number: c.Number, full: true}
-		b.Set(tokenKey(nil, kID, idToken(c.Session)), appendNumber(nil, c.Number), nil)
+		b.Set(hashKey(nil, kID, idHash(c.Session)), appendNumber(nil, c.Number), nil)
 		b.Set(numberKey(nil, kName, c.Number), []byte(c.Session), nil)
 	} else {
 		var err error
@@ -174,13 +174,13 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 	next = head{busy: c.State.Busy(), lists: h.lists}
 	// State.Head is the hash of the last fact. Computing it again would take a
 	// tenth of the time of an append.
-	next.last = position{c.Events[final].Seq, c.Events[final].At, c.State.Head, bytes}
-	var value [positionSize]byte
+	next.last = logEnd{c.Events[final].Seq, c.Events[final].At, c.State.Head, bytes}
+	var value [logEndSize]byte
 	b.Set(headKey(key, h.number), next.last.append(value[:0]), nil)
 
 	for i := range c.Keys {
 		k := &c.Keys[i]
-		b.Set(numberTokenKey(key, kClient, h.number, tokenOf(k.Actor, k.ClientID)), appendClient(value[:0], k.Seq, k.Digest), nil)
+		b.Set(numberHashKey(key, kClient, h.number, hashOf(k.Actor, k.ClientID)), appendClient(value[:0], k.Seq, k.Digest), nil)
 	}
 	for i := range c.Ends {
 		b.Set(seqKey(key, kEnds, h.number, c.Ends[i].Seq), appendEnds(nil, c.Ends[i].Ends), nil)

@@ -14,8 +14,8 @@ import (
 // most. With owned it counts only those that the actor owns, which reads the record
 // of each.
 func (j *Journal) Count(ctx context.Context, workspace string, member chat.Actor, owned bool, most int) (n int, err error) {
-	list := tokenOf(cmp.Or(workspace, chat.DefaultWorkspace), member.Key())
-	it, err := j.iter(tokenKey(nil, kActivity, list))
+	list := hashOf(cmp.Or(workspace, chat.DefaultWorkspace), member.Key())
+	it, err := j.iter(hashKey(nil, kActivity, list))
 	if err != nil {
 		return 0, err
 	}

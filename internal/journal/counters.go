@@ -48,10 +48,10 @@ func decodeSum(b []byte) (n int64) {
 }
 
 // account identifies a counter.
-type account struct{ workspace, owner token }
+type account struct{ workspace, owner keyHash }
 
 func accountKey(b []byte, a account) []byte {
-	return append(tokenKey(b, kStored, a.workspace), a.owner[:]...)
+	return append(hashKey(b, kStored, a.workspace), a.owner[:]...)
 }
 
 // counters caches the counters that were read.
@@ -123,7 +123,7 @@ func (c *counters) get(a account, load func() (int64, error)) (int64, error) {
 // and how many the workspace has.
 func (j *Journal) Stored(_ context.Context, workspace string, owner chat.Actor) (ofOwner, ofWorkspace int64, err error) {
 	workspace = cmp.Or(workspace, chat.DefaultWorkspace)
-	a := account{tokenOf(workspace, ""), tokenOf(workspace, owner.Key())}
+	a := account{hashOf(workspace, ""), hashOf(workspace, owner.Key())}
 	ofOwner, err = j.stored.get(a, func() (int64, error) {
 		v, err := j.get(accountKey(nil, a))
 		return decodeSum(v), err
@@ -132,7 +132,7 @@ func (j *Journal) Stored(_ context.Context, workspace string, owner chat.Actor) 
 		return 0, 0, err
 	}
 	ofWorkspace, err = j.stored.get(account{workspace: a.workspace}, func() (n int64, err error) {
-		it, err := j.iter(tokenKey(nil, kStored, a.workspace))
+		it, err := j.iter(hashKey(nil, kStored, a.workspace))
 		if err != nil {
 			return 0, err
 		}
@@ -202,7 +202,7 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 
 // count applies a batch that adds n bytes, which may be negative, to what the owner of a
 // session has stored. lists are those of the session.
-func (j *Journal) count(b *pebble.Batch, lists []token, n int64, apply func(*pebble.Batch) error) error {
+func (j *Journal) count(b *pebble.Batch, lists []keyHash, n int64, apply func(*pebble.Batch) error) error {
 	if len(lists) < 2 {
 		return apply(b) // the record is damaged
 	}

@@ -37,7 +37,7 @@ func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, 
 
 // Erasure returns the intention to erase a session, and whether there is one.
 func (j *Journal) Erasure(_ context.Context, id chat.SessionID) (chat.Erasure, bool, error) {
-	v, err := j.get(tokenKey(nil, kTombstone, idToken(id)))
+	v, err := j.get(hashKey(nil, kTombstone, idHash(id)))
 	if err != nil || len(v) < 8 {
 		return chat.Erasure{}, false, err
 	}
@@ -75,7 +75,7 @@ func (j *Journal) ScrubErased(ctx context.Context, e chat.Erasure) error {
 // then the intention. The tombstone stays.
 func (j *Journal) FinishErase(ctx context.Context, e chat.Erasure) error {
 	id := e.Receipt.Session
-	if err := j.finishErasure(ctx, e.Number, id, idToken(id)); err != nil {
+	if err := j.finishErasure(ctx, e.Number, id, idHash(id)); err != nil {
 		return chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still contain it; the server removes them in the background", id).Because(err)
 	}
 	j.metrics.erased.Inc()
@@ -101,15 +101,15 @@ func (j *Journal) scrubIntended(ctx context.Context, n chat.Number) error {
 	return nil
 }
 
-func appendIntention(t token, e *chat.Erasure) ([]byte, error) {
+func appendIntention(t keyHash, e *chat.Erasure) ([]byte, error) {
 	b, err := json.Marshal(e)
 	return append(t[:], b...), err
 }
 
 // decodeIntention reads the value of kErasing; ok is false when the value has only
-// the token of the id, or is unreadable.
+// the hash of the id, or is unreadable.
 func decodeIntention(v []byte) (e chat.Erasure, ok bool) {
-	if len(v) <= len(token{}) || json.Unmarshal(v[len(token{}):], &e) != nil {
+	if len(v) <= len(keyHash{}) || json.Unmarshal(v[len(keyHash{}):], &e) != nil {
 		return e, false
 	}
 	return e, e.Receipt.Session != ""

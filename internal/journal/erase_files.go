@@ -35,7 +35,7 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	if err != nil {
 		return e, err
 	}
-	now, t := chat.AtOf(j.opt.Now()), idToken(id)
+	now, t := chat.AtOf(j.opt.Now()), idHash(id)
 	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
 		Session: id, Events: uint64(h.last.seq), ErasedAt: now,
 		Note: "backups and copies made before are not covered: erase them too",
@@ -56,9 +56,9 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 		b.Close()
 		return e, err
 	}
-	b.Delete(tokenKey(nil, kID, t), nil)
+	b.Delete(hashKey(nil, kID, t), nil)
 	b.Set(numberKey(nil, kName, h.number), nil, nil)
-	b.Set(tokenKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
+	b.Set(hashKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
 	b.Set(numberKey(nil, kErasing, h.number), note, nil)
 	if err := j.count(b, h.lists, -h.last.bytes-files, j.write); err != nil {
 		return e, err
@@ -94,7 +94,7 @@ func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err er
 		d, okKey := decodeKey(it.Key())
 		p, okValue := decodePrompt(it.Value())
 		if okKey && okValue && p.deadline != 0 && p.ref.Ended == 0 {
-			b.Delete(deadlineKey(nil, p.deadline, n, d.token), nil)
+			b.Delete(deadlineKey(nil, p.deadline, n, d.hash), nil)
 		}
 	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
@@ -128,8 +128,8 @@ func (j *Journal) finishErasures(ctx context.Context) error {
 		}
 		if _, ok := decodeIntention(e.value); ok {
 			err = j.scrubIntended(ctx, e.number)
-		} else if len(e.value) >= len(token{}) {
-			err = j.finishErasure(ctx, e.number, "", token(e.value))
+		} else if len(e.value) >= len(keyHash{}) {
+			err = j.finishErasure(ctx, e.number, "", keyHash(e.value))
 		}
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (j *Journal) finishErasures(ctx context.Context) error {
 // finishErasure removes the text of an erased session from the files and then
 // deletes its kErasing entry. id is empty when the erasure was interrupted and the
 // id is not stored any more.
-func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID, t token) error {
+func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.SessionID, t keyHash) error {
 	j.scrub.Lock()
 	defer j.scrub.Unlock()
 	key := numberKey(nil, kErasing, n)
@@ -151,7 +151,7 @@ func (j *Journal) finishErasure(ctx context.Context, n chat.Number, id chat.Sess
 	if err := j.previews.erase(id); err != nil {
 		return fmt.Errorf("rewrite the preview file: %w", err)
 	}
-	// The intention contains the id. Replace it by the token before the files are rewritten.
+	// The intention contains the id. Replace it by the hash before the files are rewritten.
 	if err := j.scrubFiles(ctx, n, t[:]); err != nil {
 		return err
 	}

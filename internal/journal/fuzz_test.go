@@ -9,10 +9,10 @@ import (
 )
 
 func FuzzDecodeKey(f *testing.F) {
-	t := tokenOf("x")
+	t := hashOf("x")
 	for _, k := range [][]byte{
-		{kFormat}, numberKey(nil, kName, 7), seqKey(nil, kEvent, 7, 9), headKey(nil, 7), numberTokenKey(nil, kClient, 7, t),
-		deadlineKey(nil, -5, 7, t), activityKey(nil, t, 3, 7), aliasOfKey(nil, t, t), tokenKey(nil, kID, t), {}, {0xff, 1},
+		{kFormat}, numberKey(nil, kName, 7), seqKey(nil, kEvent, 7, 9), headKey(nil, 7), numberHashKey(nil, kClient, 7, t),
+		deadlineKey(nil, -5, 7, t), activityKey(nil, t, 3, 7), aliasOfKey(nil, t, t), hashKey(nil, kID, t), {}, {0xff, 1},
 	} {
 		f.Add(k)
 	}
@@ -28,19 +28,19 @@ func FuzzDecodeKey(f *testing.F) {
 		case kHead:
 			back = headKey(nil, d.number)
 		case kID, kAlias, kTombstone:
-			back = tokenKey(nil, d.kind, d.token)
+			back = hashKey(nil, d.kind, d.hash)
 		case kEvent, kState, kEnds:
 			back = seqKey(nil, d.kind, d.number, d.seq)
 		case kClient, kPrompt:
-			back = numberTokenKey(nil, d.kind, d.number, d.token)
+			back = numberHashKey(nil, d.kind, d.number, d.hash)
 		case kDeadline:
-			back = deadlineKey(nil, d.at, d.number, d.token)
+			back = deadlineKey(nil, d.at, d.number, d.hash)
 		case kActivity:
-			back = activityKey(nil, d.token, d.bucket, d.number)
+			back = activityKey(nil, d.hash, d.bucket, d.number)
 		case kStored:
-			back = accountKey(nil, account{d.token, d.second})
+			back = accountKey(nil, account{d.hash, d.second})
 		case kAliasOf:
-			back = aliasOfKey(nil, d.token, d.second)
+			back = aliasOfKey(nil, d.hash, d.second)
 		default:
 			back = numberKey(nil, d.kind, d.number)
 		}
@@ -51,13 +51,13 @@ func FuzzDecodeKey(f *testing.F) {
 }
 
 func FuzzValues(f *testing.F) {
-	f.Add(position{1, 2, chat.Hash{3}, 4}.append(nil))
+	f.Add(logEnd{1, 2, chat.Hash{3}, 4}.append(nil))
 	f.Add(appendClient(nil, 4, 5))
 	f.Add(promptValue{chat.PromptRef{Asked: 1, Ended: 2}, -3, "r"}.append(nil))
 	f.Add(appendEnds(nil, []chat.End{{Bytes: 3, At: 9}, {Bytes: 8, At: 30}}))
 	f.Fuzz(func(t *testing.T, v []byte) {
-		if p, ok := decodePosition(v); ok && !bytes.Equal(p.append(nil), v) {
-			t.Fatal("position")
+		if p, ok := decodeLogEnd(v); ok && !bytes.Equal(p.append(nil), v) {
+			t.Fatal("end of the log")
 		}
 		if seq, digest, ok := decodeClient(v); ok {
 			if s, d, ok := decodeClient(appendClient(nil, seq, digest)); !ok || s != seq || d != digest {
@@ -96,7 +96,7 @@ func FuzzCursor(f *testing.F) {
 
 // Byte order of keys is the order of what they stand for.
 func TestKeyOrder(t *testing.T) {
-	who := tokenOf("w")
+	who := hashOf("w")
 	ats := []chat.At{-1 << 62, -1, 0, 1, 1 << 20, 1 << 50, 1 << 62}
 	for i := range len(ats) - 1 {
 		if bytes.Compare(deadlineKey(nil, ats[i], 9, who), deadlineKey(nil, ats[i+1], 1, who)) >= 0 {
@@ -106,7 +106,7 @@ func TestKeyOrder(t *testing.T) {
 			t.Errorf("the later of %d and %d is not listed first", ats[i], ats[i+1])
 		}
 	}
-	if tokenOf("ab", "c") == tokenOf("a", "bc") || tokenOf("a") == tokenOf("a", "") {
+	if hashOf("ab", "c") == hashOf("a", "bc") || hashOf("a") == hashOf("a", "") {
 		t.Error("texts run into each other")
 	}
 }

@@ -26,19 +26,19 @@ type shard struct {
 // second group is written only by the holder of the session's commit lock.
 type head struct {
 	number   chat.Number
-	durable  position // readers see events up to here
-	inflight int      // 1 during the sync of a commit
+	durable  logEnd // readers see events up to here
+	inflight int    // 1 during the sync of a commit
 
-	last  position // includes a commit whose sync is in progress
-	busy  bool     // the working index has it
-	lists []token  // the lists that contain it
-	full  bool     // busy and lists are loaded
+	last  logEnd    // includes a commit whose sync is in progress
+	busy  bool      // the working index has it
+	lists []keyHash // the lists that contain it
+	full  bool      // busy and lists are loaded
 }
 
 // view is the part of a head that a reader needs.
 type view struct {
 	number chat.Number
-	position
+	logEnd
 }
 
 func (s *shard) init() {
@@ -114,7 +114,7 @@ func (j *Journal) loadHead(id chat.SessionID) (*head, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, ok := decodePosition(v)
+	p, ok := decodeLogEnd(v)
 	if !ok {
 		return nil, j.lost(id, 0, "its head is missing or unreadable")
 	}
@@ -155,7 +155,7 @@ func (j *Journal) record(id chat.SessionID, n chat.Number) (rec chat.Session, er
 
 // missing returns Gone when an id was erased, else NotFound.
 func (j *Journal) missing(id chat.SessionID) error {
-	erased, err := j.has(tokenKey(nil, kTombstone, idToken(id)))
+	erased, err := j.has(hashKey(nil, kTombstone, idHash(id)))
 	if err != nil {
 		return err
 	}
@@ -206,10 +206,10 @@ func (s *shard) put(id chat.SessionID, h *head) {
 
 // listsOf returns the lists that contain a session: the workspace's, its owner's
 // and its members', in this order.
-func listsOf(rec *chat.Session) []token {
-	lists := make([]token, 0, 2+len(rec.Members))
+func listsOf(rec *chat.Session) []keyHash {
+	lists := make([]keyHash, 0, 2+len(rec.Members))
 	add := func(actor string) {
-		if t := tokenOf(rec.Workspace, actor); !slices.Contains(lists, t) {
+		if t := hashOf(rec.Workspace, actor); !slices.Contains(lists, t) {
 			lists = append(lists, t)
 		}
 	}

@@ -96,7 +96,7 @@ func (m *importer) add(f chat.Fact) error {
 	m.bytes += int64(len(f.JSON))
 	if e.ClientID != "" {
 		d := chat.Draft{Type: e.Type, Workstream: e.Workstream, Payload: e.Payload}
-		b.Set(numberTokenKey(nil, kClient, m.number, tokenOf(e.Actor.Key(), e.ClientID)), appendClient(nil, e.Seq, d.Digest()), nil)
+		b.Set(numberHashKey(nil, kClient, m.number, hashOf(e.Actor.Key(), e.ClientID)), appendClient(nil, e.Seq, d.Digest()), nil)
 	}
 	if mayAsk(e.Body) || chat.AnswerOf(e.Body) != "" {
 		// The prompt that an answer ends is looked up in the store.
@@ -173,9 +173,9 @@ func (m *importer) finish() error {
 	if err != nil {
 		return err
 	}
-	end := position{m.state.Last, m.state.LastAt, m.state.Head, m.bytes}
+	end := logEnd{m.state.Last, m.state.LastAt, m.state.Head, m.bytes}
 	n, b := m.number, m.j.db.NewBatch()
-	b.Set(tokenKey(nil, kID, idToken(m.id)), appendNumber(nil, n), nil)
+	b.Set(hashKey(nil, kID, idHash(m.id)), appendNumber(nil, n), nil)
 	b.Set(numberKey(nil, kName, n), []byte(m.id), nil)
 	b.Set(headKey(nil, n), end.append(nil), nil)
 	b.Set(numberKey(nil, kRecord, n), rec, nil)

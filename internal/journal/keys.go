@@ -11,25 +11,25 @@ import (
 // byte order is the order of numbers. "number" is the session's chat.Number.
 const (
 	kFormat     = 'f' // → version of this layout
-	kID         = 'I' // token(id) → number
+	kID         = 'I' // hash(id) → number
 	kName       = 'N' // number → id; empty once erased
 	kEvent      = 'E' // number, seq → the envelope, byte for byte
-	kHead       = 'H' // only in decoded: (kEvent, number, headSeq) → position of the last event
+	kHead       = 'H' // only in decoded: (kEvent, number, headSeq) → the end of the log
 	kRecord     = 'M' // number → chat.Session as JSON
 	kState      = 'S' // number, seq → chat.State as JSON: a checkpoint
-	kClient     = 'C' // number, token(actor, client id) → seq, digest
-	kPrompt     = 'R' // number, token(request id) → prompt value
-	kDeadline   = 'D' // deadline, number, token(request id) → nothing
+	kClient     = 'C' // number, hash(actor, client id) → seq, digest
+	kPrompt     = 'R' // number, hash(request id) → prompt value
+	kDeadline   = 'D' // deadline, number, hash(request id) → nothing
 	kEnds       = 'B' // number, seq → piece boundaries of a finished block
 	kWorking    = 'W' // number → nothing; there while the session has work to do
-	kActivity   = 'A' // token(workspace, actor), ^bucket, number → nothing
-	kAlias      = 'L' // token(workspace, actor, foreign id) → id; empty once erased
-	kAliasOf    = 'l' // token(id), alias token → nothing
-	kTombstone  = 'T' // token(id) → time of the erase, number
-	kErasing    = 'X' // number → token(id), then maybe the intention as JSON: files may still hold its text
+	kActivity   = 'A' // hash(workspace, actor), ^bucket, number → nothing
+	kAlias      = 'L' // hash(workspace, actor, foreign id) → id; empty once erased
+	kAliasOf    = 'l' // hash(id), hash of the alias → nothing
+	kTombstone  = 'T' // hash(id) → time of the erase, number
+	kErasing    = 'X' // number → hash(id), then maybe the intention as JSON: files may still hold its text
 	kImporting  = 'P' // number → nothing: an import has begun and not ended
 	kFiles      = 'F' // number → bytes of the session's files, if there are any
-	kStored     = 'G' // token(workspace), token(workspace, owner) → bytes stored; merged
+	kStored     = 'G' // hash(workspace), hash(workspace, owner) → bytes stored; merged
 	kAfterEvery = 0xff
 )
 
@@ -37,10 +37,10 @@ const (
 // range delete for each.
 var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking, kFiles}
 
-// token is a hash of texts, used in keys.
-type token [16]byte
+// keyHash is a hash of texts, used in keys.
+type keyHash [16]byte
 
-func tokenOf(parts ...string) token {
+func hashOf(parts ...string) keyHash {
 	var scratch [512]byte
 	b := scratch[:0]
 	for _, p := range parts {
@@ -48,10 +48,10 @@ func tokenOf(parts ...string) token {
 		b = append(b, p...)
 	}
 	sum := sha256.Sum256(b)
-	return token(sum[:16])
+	return keyHash(sum[:16])
 }
 
-func idToken(id chat.SessionID) token { return tokenOf(string(id)) }
+func idHash(id chat.SessionID) keyHash { return hashOf(string(id)) }
 
 func numberKey(b []byte, kind byte, n chat.Number) []byte {
 	return binary.BigEndian.AppendUint64(append(b, kind), uint64(n))
@@ -67,30 +67,30 @@ const headSeq chat.Seq = 1<<64 - 1
 
 func headKey(b []byte, n chat.Number) []byte { return seqKey(b, kEvent, n, headSeq) }
 
-func tokenKey(b []byte, kind byte, t token) []byte {
+func hashKey(b []byte, kind byte, t keyHash) []byte {
 	return append(append(b, kind), t[:]...)
 }
 
-func numberTokenKey(b []byte, kind byte, n chat.Number, t token) []byte {
+func numberHashKey(b []byte, kind byte, n chat.Number, t keyHash) []byte {
 	return append(numberKey(b, kind, n), t[:]...)
 }
 
-func deadlineKey(b []byte, at chat.At, n chat.Number, t token) []byte {
+func deadlineKey(b []byte, at chat.At, n chat.Number, t keyHash) []byte {
 	b = binary.BigEndian.AppendUint64(append(b, kDeadline), orderedAt(at))
 	b = binary.BigEndian.AppendUint64(b, uint64(n))
 	return append(b, t[:]...)
 }
 
-func aliasOfKey(b []byte, id, alias token) []byte {
-	return append(tokenKey(b, kAliasOf, id), alias[:]...)
+func aliasOfKey(b []byte, id, alias keyHash) []byte {
+	return append(hashKey(b, kAliasOf, id), alias[:]...)
 }
 
 // bucketOf groups positions of about one second, so that the activity index is not
 // rewritten with every event.
 func bucketOf(at chat.At) uint64 { return orderedAt(at) >> 20 }
 
-func activityKey(b []byte, list token, bucket uint64, n chat.Number) []byte {
-	b = tokenKey(b, kActivity, list)
+func activityKey(b []byte, list keyHash, bucket uint64, n chat.Number) []byte {
+	b = hashKey(b, kActivity, list)
 	b = binary.BigEndian.AppendUint64(b, ^bucket)
 	return binary.BigEndian.AppendUint64(b, uint64(n))
 }
@@ -108,8 +108,8 @@ type decoded struct {
 	seq    chat.Seq
 	at     chat.At
 	bucket uint64
-	token  token // first token of the key
-	second token
+	hash   keyHash // the first hash of the key
+	second keyHash
 }
 
 // decodeKey splits a key into its parts; ok is false when it is not a valid key.
@@ -120,7 +120,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 	d.kind = k[0]
 	k = k[1:]
 	u64 := func() uint64 { v := binary.BigEndian.Uint64(k); k = k[8:]; return v }
-	tok := func() token { t := token(k[:16]); k = k[16:]; return t }
+	sum := func() keyHash { t := keyHash(k[:16]); k = k[16:]; return t }
 	want := map[byte]int{
 		kFormat: 0, kID: 16, kName: 8, kEvent: 16, kRecord: 8, kState: 16, kClient: 24, kPrompt: 24,
 		kDeadline: 32, kEnds: 16, kWorking: 8, kActivity: 32, kAlias: 16, kAliasOf: 32, kTombstone: 16,
@@ -131,7 +131,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 	}
 	switch d.kind {
 	case kID, kAlias, kTombstone:
-		d.token = tok()
+		d.hash = sum()
 	case kName, kRecord, kWorking, kErasing, kImporting, kFiles:
 		d.number = chat.Number(u64())
 	case kEvent, kState, kEnds:
@@ -140,13 +140,13 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 			d.kind, d.seq = kHead, 0
 		}
 	case kClient, kPrompt:
-		d.number, d.token = chat.Number(u64()), tok()
+		d.number, d.hash = chat.Number(u64()), sum()
 	case kDeadline:
-		d.at, d.number, d.token = atOrdered(u64()), chat.Number(u64()), tok()
+		d.at, d.number, d.hash = atOrdered(u64()), chat.Number(u64()), sum()
 	case kActivity:
-		d.token, d.bucket, d.number = tok(), ^u64(), chat.Number(u64())
+		d.hash, d.bucket, d.number = sum(), ^u64(), chat.Number(u64())
 	case kAliasOf, kStored:
-		d.token, d.second = tok(), tok()
+		d.hash, d.second = sum(), sum()
 	}
 	return d, true
 }

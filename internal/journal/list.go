@@ -84,9 +84,9 @@ type listed struct {
 // have a cursor.
 func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPage, err error) {
 	workspace := cmp.Or(f.Workspace, chat.DefaultWorkspace)
-	list := tokenOf(workspace, "")
+	list := hashOf(workspace, "")
 	if f.Actor != nil {
-		list = tokenOf(workspace, f.Actor.Key())
+		list = hashOf(workspace, f.Actor.Key())
 	}
 	limit := defaultPage
 	if f.Limit > 0 {
@@ -100,7 +100,7 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	at := bucketReader{j: j, it: it, list: list, few: limit}
-	at.from, at.to = span(tokenKey(nil, kActivity, list))
+	at.from, at.to = span(hashKey(nil, kActivity, list))
 	var start *orderedCursor
 	if f.Cursor != "" {
 		var in *indexCursor
@@ -176,7 +176,7 @@ func (j *Journal) All(ctx context.Context) iter.Seq2[chat.Session, error] {
 type bucketReader struct {
 	j        *Journal
 	it       *pebble.Iterator // over all keys, at one moment
-	list     token
+	list     keyHash
 	few      int    // how many sessions are read at a time of a bucket that is not sorted
 	from, to []byte // the keys still to be read; from is nil at the end
 	bucket   uint64 // the one that was read last
@@ -246,7 +246,7 @@ func (r *bucketReader) listed(numbers []chat.Number) ([]listed, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, ok := decodePosition(v)
+		p, ok := decodeLogEnd(v)
 		if !ok || bucketOf(p.at) != r.bucket {
 			continue // damage that Verify reports
 		}

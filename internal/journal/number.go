@@ -50,7 +50,7 @@ func (j *Journal) SessionOf(_ context.Context, n chat.Number) (chat.SessionID, e
 
 // numberOf reads the number of an id from the store.
 func (j *Journal) numberOf(id chat.SessionID) (chat.Number, bool, error) {
-	v, err := j.get(tokenKey(nil, kID, idToken(id)))
+	v, err := j.get(hashKey(nil, kID, idHash(id)))
 	if v == nil || err != nil {
 		return 0, false, err
 	}

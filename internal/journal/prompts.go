@@ -12,21 +12,21 @@ import (
 
 // putPrompts updates the index of prompts and of their deadlines.
 func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event) error {
-	var known map[token]promptValue // touched by this commit
-	find := func(t token) (promptValue, bool, error) {
+	var known map[keyHash]promptValue // touched by this commit
+	find := func(t keyHash) (promptValue, bool, error) {
 		if p, ok := known[t]; ok {
 			return p, true, nil
 		}
-		v, err := j.get(numberTokenKey(nil, kPrompt, n, t))
+		v, err := j.get(numberHashKey(nil, kPrompt, n, t))
 		p, ok := decodePrompt(v)
 		return p, ok, err
 	}
-	put := func(t token, p promptValue) {
+	put := func(t keyHash, p promptValue) {
 		if known == nil {
-			known = map[token]promptValue{}
+			known = map[keyHash]promptValue{}
 		}
 		known[t] = p
-		b.Set(numberTokenKey(nil, kPrompt, n, t), p.append(nil), nil)
+		b.Set(numberHashKey(nil, kPrompt, n, t), p.append(nil), nil)
 	}
 	for i := range events {
 		e := &events[i]
@@ -38,7 +38,7 @@ func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event
 		if !asks && ended == "" {
 			continue // a notification has no answer
 		}
-		t := tokenOf(cmp.Or(ended, q.RequestID))
+		t := hashOf(cmp.Or(ended, q.RequestID))
 		p, ok, err := find(t)
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string)
 	if err != nil {
 		return ref, false, err
 	}
-	b, err := j.get(numberTokenKey(nil, kPrompt, v.number, tokenOf(requestID)))
+	b, err := j.get(numberHashKey(nil, kPrompt, v.number, hashOf(requestID)))
 	if b == nil || err != nil {
 		return ref, false, err
 	}
@@ -119,7 +119,7 @@ func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error]
 
 // deadline returns the prompt of an index entry.
 func (j *Journal) deadline(ctx context.Context, e decoded) (d chat.Deadline, ok bool, err error) {
-	v, err := j.get(numberTokenKey(nil, kPrompt, e.number, e.token))
+	v, err := j.get(numberHashKey(nil, kPrompt, e.number, e.hash))
 	if err != nil {
 		return d, false, err
 	}

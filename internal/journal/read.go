@@ -192,7 +192,7 @@ func (j *Journal) ByClientID(_ context.Context, id chat.SessionID, actorKey, cli
 	if err != nil {
 		return k, false, err
 	}
-	b, err := j.get(numberTokenKey(nil, kClient, v.number, tokenOf(actorKey, clientID)))
+	b, err := j.get(numberHashKey(nil, kClient, v.number, hashOf(actorKey, clientID)))
 	if b == nil || err != nil {
 		return k, false, err
 	}

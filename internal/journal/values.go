@@ -6,8 +6,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// position describes the last event of a session.
-type position struct {
+// logEnd describes the last event of a session.
+type logEnd struct {
 	seq  chat.Seq
 	at   chat.At
 	hash chat.Hash // of the last event's stored bytes
@@ -15,17 +15,17 @@ type position struct {
 	bytes int64 // of all events
 }
 
-const positionSize = 8 + 8 + 16 + 8
+const logEndSize = 8 + 8 + 16 + 8
 
-func (p position) append(b []byte) []byte {
+func (p logEnd) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(p.seq))
 	b = binary.BigEndian.AppendUint64(b, uint64(p.at))
 	b = append(b, p.hash[:]...)
 	return binary.BigEndian.AppendUint64(b, uint64(p.bytes))
 }
 
-func decodePosition(b []byte) (p position, ok bool) {
-	if len(b) != positionSize {
+func decodeLogEnd(b []byte) (p logEnd, ok bool) {
+	if len(b) != logEndSize {
 		return p, false
 	}
 	p.seq = chat.Seq(binary.BigEndian.Uint64(b))

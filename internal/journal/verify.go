@@ -282,11 +282,11 @@ func (v *verifier) indexEntry(e entry, id chat.SessionID, code chat.Code) (*Dama
 	var key []byte
 	switch e.kind {
 	case kID:
-		key = tokenKey(nil, kID, e.token)
+		key = hashKey(nil, kID, e.hash)
 	case kDeadline:
-		key = deadlineKey(nil, e.at, e.number, e.token)
+		key = deadlineKey(nil, e.at, e.number, e.hash)
 	default:
-		key = activityKey(nil, e.token, e.bucket, e.number)
+		key = activityKey(nil, e.hash, e.bucket, e.number)
 	}
 	if there, err := v.j.has(key); err != nil || !there {
 		return nil, err // removed since it was read
@@ -299,11 +299,11 @@ func (v *verifier) indexEntry(e entry, id chat.SessionID, code chat.Code) (*Dama
 	}
 	switch e.kind {
 	case kID:
-		if idToken(id) != e.token {
+		if idHash(id) != e.hash {
 			return bad("an id refers to the number of another session"), nil
 		}
 	case kDeadline:
-		b, err := v.j.get(numberTokenKey(nil, kPrompt, e.number, e.token))
+		b, err := v.j.get(numberHashKey(nil, kPrompt, e.number, e.hash))
 		if err != nil {
 			return nil, err
 		}
@@ -319,12 +319,12 @@ func (v *verifier) indexEntry(e entry, id chat.SessionID, code chat.Code) (*Dama
 		if err != nil {
 			return nil, err
 		}
-		p, ok := decodePosition(head)
+		p, ok := decodeLogEnd(head)
 		if !ok {
 			return nil, nil // reported with the session
 		}
 		for _, w := range listsOf(&rec) {
-			if w == e.token && bucketOf(p.at) == e.bucket {
+			if w == e.hash && bucketOf(p.at) == e.bucket {
 				return nil, nil
 			}
 		}

@@ -46,7 +46,7 @@ func (v *verifier) expected(ctx context.Context, it *pebble.Iterator) (want map[
 		if !known || len(it.Value()) == 0 {
 			continue
 		}
-		p, ok := decodePosition(seek(it, headKey(nil, d.number)))
+		p, ok := decodeLogEnd(seek(it, headKey(nil, d.number)))
 		var rec chat.Session
 		if json.Unmarshal(seek(it, numberKey(nil, kRecord, d.number)), &rec) != nil || !ok {
 			whole = false
@@ -62,7 +62,7 @@ func (v *verifier) compare(it *pebble.Iterator, want map[account]int64) {
 	_, end := span([]byte{kStored})
 	for ok := it.SeekGE([]byte{kStored}); ok && string(it.Key()) < string(end); ok = it.Next() {
 		d, _ := decodeKey(it.Key())
-		a := account{d.token, d.second}
+		a := account{d.hash, d.second}
 		if has := decodeSum(it.Value()); has != want[a] {
 			v.miscounted(has, want[a])
 		}

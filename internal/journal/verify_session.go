@@ -16,10 +16,10 @@ type check struct {
 	j        *Journal
 	id       chat.SessionID
 	number   chat.Number
-	head     position
+	head     logEnd
 	state    *chat.State
-	prompts  map[token]promptValue // according to the log
-	broken   bool                  // the log cannot be folded to its end
+	prompts  map[keyHash]promptValue // according to the log
+	broken   bool                    // the log cannot be folded to its end
 	events   int
 	bytes    uint64
 	damage   []Damage
@@ -30,7 +30,7 @@ type check struct {
 const progressEvery = 5000
 
 func newCheck(j *Journal, id chat.SessionID, n chat.Number) *check {
-	return &check{j: j, id: id, number: n, state: &chat.State{Number: n}, prompts: map[token]promptValue{}}
+	return &check{j: j, id: id, number: n, state: &chat.State{Number: n}, prompts: map[keyHash]promptValue{}}
 }
 
 func (c *check) bad(seq chat.Seq, kind, format string, args ...any) {
@@ -46,7 +46,7 @@ func (c *check) run(ctx context.Context) error {
 		c.bad(0, "head", "%s", cannotRead(err))
 	}
 	var ok bool
-	if c.head, ok = decodePosition(v); !ok {
+	if c.head, ok = decodeLogEnd(v); !ok {
 		c.bad(0, "head", "it is missing or unreadable")
 	}
 	if err := c.log(ctx, ok); err != nil {
@@ -159,7 +159,7 @@ func (c *check) event(f chat.Fact, prev chat.Hash, contiguous bool) chat.Hash {
 }
 
 func (c *check) client(e *chat.Event) {
-	v, err := c.j.get(numberTokenKey(nil, kClient, c.number, tokenOf(e.Actor.Key(), e.ClientID)))
+	v, err := c.j.get(numberHashKey(nil, kClient, c.number, hashOf(e.Actor.Key(), e.ClientID)))
 	if seq, _, ok := decodeClient(v); err != nil || !ok || seq != e.Seq {
 		c.bad(e.Seq, "client id", "the index does not refer to the event")
 	}
@@ -167,12 +167,12 @@ func (c *check) client(e *chat.Event) {
 
 func (c *check) prompt(e *chat.Event) {
 	if ended := chat.AnswerOf(e.Body); ended != "" {
-		if p, ok := c.prompts[tokenOf(ended)]; ok && p.ref.Ended == 0 {
+		if p, ok := c.prompts[hashOf(ended)]; ok && p.ref.Ended == 0 {
 			p.ref.Ended = e.Seq
-			c.prompts[tokenOf(ended)] = p
+			c.prompts[hashOf(ended)] = p
 		}
 	} else if q, ok := chat.AsPrompt(e); ok {
-		c.prompts[tokenOf(q.RequestID)] = promptValue{chat.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID}
+		c.prompts[hashOf(q.RequestID)] = promptValue{chat.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID}
 	}
 }
 
@@ -203,20 +203,20 @@ func (c *check) clientIndex() {
 	c.each(kClient, func(e entry) {
 		if seq, _, ok := decodeClient(e.value); !ok {
 			c.bad(0, "client id", "an entry is unreadable")
-		} else if !c.leads(e.token, seq) {
+		} else if !c.leads(e.hash, seq) {
 			c.bad(seq, "client id", "an entry refers to an event with another client id")
 		}
 	})
 }
 
-// leads reports whether event seq has the client id of a token.
-func (c *check) leads(t token, seq chat.Seq) bool {
+// leads reports whether event seq has the client id of a hash.
+func (c *check) leads(t keyHash, seq chat.Seq) bool {
 	v, err := c.j.get(seqKey(nil, kEvent, c.number, seq))
 	if err != nil || v == nil {
 		return false
 	}
 	e, err := chat.ParseEvent(v)
-	return err == nil && tokenOf(e.Actor.Key(), e.ClientID) == t
+	return err == nil && hashOf(e.Actor.Key(), e.ClientID) == t
 }
 
 func (c *check) each(kind byte, visit func(entry)) {
@@ -250,7 +250,7 @@ func (c *check) record() {
 
 func (c *check) promptIndex() {
 	c.each(kPrompt, func(e entry) {
-		want, ok := c.prompts[e.token]
+		want, ok := c.prompts[e.hash]
 		got, readable := decodePrompt(e.value)
 		switch {
 		case !ok:
@@ -258,9 +258,9 @@ func (c *check) promptIndex() {
 		case !readable || got != want:
 			c.bad(want.ref.Asked, "prompt", "its entry differs from the log")
 		}
-		delete(c.prompts, e.token)
+		delete(c.prompts, e.hash)
 		if ok && want.deadline != 0 && want.ref.Ended == 0 {
-			if there, err := c.j.has(deadlineKey(nil, want.deadline, c.number, e.token)); err != nil || !there {
+			if there, err := c.j.has(deadlineKey(nil, want.deadline, c.number, e.hash)); err != nil || !there {
 				c.bad(want.ref.Asked, "deadline", "it is missing")
 			}
 		}

@@ -57,35 +57,35 @@ func TestVerifyReportsDamage(t *testing.T) {
 		}, "record", "differs from the log", 0, false},
 		"wrong size": {func(db *pebble.DB) {
 			v, c, _ := db.Get(headKey(nil, n))
-			p, _ := decodePosition(v)
+			p, _ := decodeLogEnd(v)
 			c.Close()
 			p.bytes++
 			db.Set(headKey(nil, n), p.append(nil), nil)
 		}, "counter", "the head has", 0, false},
 		"wrong counter": {func(db *pebble.DB) {
-			db.Merge(accountKey(nil, account{tokenOf("default", ""), tokenOf("default", "user:ann")}), appendSum(nil, 1), nil)
+			db.Merge(accountKey(nil, account{hashOf("default", ""), hashOf("default", "user:ann")}), appendSum(nil, 1), nil)
 		}, "counter", "the counter of an owner", 0, false},
 		"no record":    {func(db *pebble.DB) { db.Delete(numberKey(nil, kRecord, n), nil) }, "record", "missing", 0, false},
-		"no client id": {func(db *pebble.DB) { db.Delete(numberTokenKey(nil, kClient, n, tokenOf("user:ann", "c-1")), nil) }, "client id", "does not refer", 2, false},
+		"no client id": {func(db *pebble.DB) { db.Delete(numberHashKey(nil, kClient, n, hashOf("user:ann", "c-1")), nil) }, "client id", "does not refer", 2, false},
 		"orphan client": {func(db *pebble.DB) {
-			db.Set(numberTokenKey(nil, kClient, n, tokenOf("x")), appendClient(nil, 3, 1), nil)
+			db.Set(numberHashKey(nil, kClient, n, hashOf("x")), appendClient(nil, 3, 1), nil)
 		}, "client id", "with another client id", 3, false},
-		"no prompt": {func(db *pebble.DB) { db.Delete(numberTokenKey(nil, kPrompt, n, tokenOf("r-1")), nil) }, "prompt", "missing", 5, false},
+		"no prompt": {func(db *pebble.DB) { db.Delete(numberHashKey(nil, kPrompt, n, hashOf("r-1")), nil) }, "prompt", "missing", 5, false},
 		"orphan prompt": {func(db *pebble.DB) {
-			db.Set(numberTokenKey(nil, kPrompt, n, tokenOf("r-9")), promptValue{}.append(nil), nil)
+			db.Set(numberHashKey(nil, kPrompt, n, hashOf("r-9")), promptValue{}.append(nil), nil)
 		}, "prompt", "no prompt", 0, false},
-		"no deadline": {func(db *pebble.DB) { db.Delete(deadlineKey(nil, 77, n, tokenOf("r-1")), nil) }, "deadline", "missing", 5, false},
+		"no deadline": {func(db *pebble.DB) { db.Delete(deadlineKey(nil, 77, n, hashOf("r-1")), nil) }, "deadline", "missing", 5, false},
 		"orphan deadline": {func(db *pebble.DB) {
-			db.Set(deadlineKey(nil, 78, n, tokenOf("r-1")), nil, nil)
+			db.Set(deadlineKey(nil, 78, n, hashOf("r-1")), nil, nil)
 		}, "deadline", "no open prompt", 0, false},
 		"not listed": {func(db *pebble.DB) {
-			db.Delete(activityKey(nil, tokenOf("default", ""), bucketOf(epoch), n), nil)
+			db.Delete(activityKey(nil, hashOf("default", ""), bucketOf(epoch), n), nil)
 		}, "list", "missing in a list", 0, false},
-		"listed twice":    {func(db *pebble.DB) { db.Set(activityKey(nil, tokenOf("default", ""), 5, n), nil, nil) }, "list", "wrong place", 0, false},
-		"orphan in lists": {func(db *pebble.DB) { db.Set(activityKey(nil, tokenOf("default", ""), 5, n+1), nil, nil) }, "list", "no session", 0, false},
+		"listed twice":    {func(db *pebble.DB) { db.Set(activityKey(nil, hashOf("default", ""), 5, n), nil, nil) }, "list", "wrong place", 0, false},
+		"orphan in lists": {func(db *pebble.DB) { db.Set(activityKey(nil, hashOf("default", ""), 5, n+1), nil, nil) }, "list", "no session", 0, false},
 		"working":         {func(db *pebble.DB) { db.Delete(numberKey(nil, kWorking, n), nil) }, "working", "the log gives true", 0, false},
 		"bad checkpoint":  {func(db *pebble.DB) { db.Set(seqKey(nil, kState, n, 5), []byte(`{"last":5}`), nil) }, "checkpoint", "differs from the fold", 5, false},
-		"no name":         {func(db *pebble.DB) { db.Delete(tokenKey(nil, kID, idToken("s-1")), nil) }, "name", "does not refer", 0, false},
+		"no name":         {func(db *pebble.DB) { db.Delete(hashKey(nil, kID, idHash("s-1")), nil) }, "name", "does not refer", 0, false},
 		"orphan events":   {func(db *pebble.DB) { db.Set(seqKey(nil, kEvent, n+1, 1), []byte("{}"), nil) }, "event", "no session", 1, false},
 		"orphan ends":     {func(db *pebble.DB) { db.Set(seqKey(nil, kEnds, n, 3), appendEnds(nil, nil), nil) }, "block ends", "finishes no block", 3, false},
 	} {
