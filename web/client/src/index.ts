@@ -5,6 +5,7 @@ export type { Older, PendingItem, ShownItem, StoreOptions, Topic } from "./store
 export { ParleyError } from "./error.js";
 export { fold, Transcript } from "./fold.js";
 export type { Changes } from "./fold.js";
+export { addUsage } from "./state.js";
 export { isKnown, payloadOf } from "./payload.js";
 export { parseCursor, formatCursor } from "./cursor.js";
 export type { Cursor } from "./cursor.js";

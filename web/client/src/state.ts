@@ -1,4 +1,4 @@
-import type { Actor, AgentPlan, KnownEvent, Payloads, Policy, Prompt, Session, TurnView, Usage, View, Workstream } from "./types.gen.js";
+import { shapes, type Actor, type AgentPlan, type KnownEvent, type Payloads, type Policy, type Prompt, type Session, type TurnView, type Usage, type View, type Workstream } from "./types.gen.js";
 
 /*
  * The state of a session: agent, turns, queue, prompts, plan, workstreams. It mirrors State of the Go package chat. A changed
@@ -139,8 +139,8 @@ export class State {
       case "agent.plan":
         return line ? undefined : this.#set((this.#plan = u.body)); // the plan of a workstream is not the session's plan
       case "agent.usage":
-        this.#turn(e.turn_id, (t) => ({ usage: plus(t.usage, u.body) }));
-        return this.#set((this.#usage = plus(this.#usage, u.body)));
+        this.#turn(e.turn_id, (t) => ({ usage: addUsage(t.usage, u.body) }));
+        return this.#set((this.#usage = addUsage(this.#usage, u.body)));
       case "agent.input_request":
         return u.body.input_type === "notification" ? undefined : this.#ask(e, { input: u.body }, u.body);
       case "agent.approval_request":
@@ -259,13 +259,14 @@ const lineOf = (t: TurnView): string => t.workstream_id ?? "";
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-function plus(a: Usage, b: Usage): Usage {
-  const sum = (k: keyof Usage) => (a[k] ?? 0) + (b[k] ?? 0);
-  return lean<Usage>({
-    input_tokens: sum("input_tokens"), output_tokens: sum("output_tokens"),
-    cache_creation_input_tokens: sum("cache_creation_input_tokens"), cache_read_input_tokens: sum("cache_read_input_tokens"),
-    reasoning_tokens: sum("reasoning_tokens"),
-  });
+/** The sum of two counts, without those that are zero. */
+export function addUsage(a: Usage, b: Usage): Usage {
+  const out: Usage = {};
+  for (const k of (shapes.Usage ?? "").split(" ") as (keyof Usage)[]) {
+    const n = (a[k] ?? 0) + (b[k] ?? 0);
+    if (n) out[k] = n;
+  }
+  return out;
 }
 
 /** Drops empty fields, as the server's JSON does. */

@@ -1,4 +1,4 @@
-import { isKnown, type Event, type Usage } from "@parley-hq/client";
+import { addUsage, isKnown, type Event, type Usage } from "@parley-hq/client";
 
 /*
  * The turns for the inspector: the token usage of each, and its spans. Pure functions of the events.
@@ -27,16 +27,6 @@ export interface TurnRow {
   traces: string[];
 }
 
-/** Adds two counts. */
-export function sum(a: Usage, b: Usage): Usage {
-  const out: Usage = { ...a };
-  for (const k of ["input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "reasoning_tokens"] as const) {
-    const n = (a[k] ?? 0) + (b[k] ?? 0);
-    if (n > 0) out[k] = n;
-  }
-  return out;
-}
-
 /** The turns in a list of events, in the order of their start. */
 export function turnsOf(events: readonly Event[]): TurnRow[] {
   const rows = new Map<string, TurnRow>();
@@ -48,7 +38,7 @@ export function turnsOf(events: readonly Event[]): TurnRow[] {
     if (!row) rows.set(id, (row = { id, seq: e.sequence, at: Date.parse(e.timestamp), ended: undefined, workstream: e.workstream_id ?? "", outcome: undefined, models: [], usage: {}, traces: [] }));
     switch (e.type) {
       case "agent.usage":
-        row.usage = sum(row.usage, e.payload);
+        row.usage = addUsage(row.usage, e.payload);
         if (e.payload.model && !row.models.includes(e.payload.model)) row.models.push(e.payload.model);
         break;
       case "agent.trace":

@@ -1,11 +1,11 @@
 import { useEffect, useMemo, useState, useSyncExternalStore, type ReactNode } from "react";
-import type { Usage } from "@parley-hq/client";
+import { addUsage, type Usage } from "@parley-hq/client";
 import { CopyButton } from "../markdown/code.js";
 import { safeHref } from "../markdown/markdown.js";
 import { workstreamName, useShared } from "../shared/context.js";
 import { useEverySecond } from "../shared/hooks.js";
 import { Collected } from "./collected.js";
-import { spansOf, sum, tokenTypes, traceTypes, turnsOf, type Span, type TurnRow } from "./spans.js";
+import { spansOf, tokenTypes, traceTypes, turnsOf, type Span, type TurnRow } from "./spans.js";
 
 function useCollected(types: readonly string[]): Collected {
   const { client, store } = useShared();
@@ -31,7 +31,7 @@ export function TokensView({ pick }: { pick: (seq: number) => void }) {
   const all = useCollected(tokenTypes);
   const rows = useMemo(() => turnsOf(all.events).filter((r) => r.models.length > 0 || Object.keys(r.usage).length > 0), [all.events]);
   if (rows.length === 0) return <Unready of={all} empty={texts.noTokens} />;
-  const total = rows.reduce<Usage>((u, r) => sum(u, r.usage), {});
+  const total = rows.reduce<Usage>((u, r) => addUsage(u, r.usage), {});
   const columns = [
     [texts.tokensIn, "input_tokens"], [texts.tokensOut, "output_tokens"], [texts.tokensCached, "cache_read_input_tokens"], [texts.tokensReasoning, "reasoning_tokens"],
   ] as const;
