@@ -32,7 +32,7 @@ func TestAgentsDoNotConsent(t *testing.T) {
 	}
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}, {Actor: agent("helper").Actor, Role: chat.Owner}, {Actor: agent("ops").Actor, Role: chat.Owner}, {Actor: person.Actor, Role: chat.Owner}}
 	for who, c := range callers {
-		for kind, k := range kinds {
+		for kind, k := range promptKinds {
 			want := c.answer
 			if kind == "approval" || kind == "permission" {
 				want = c.consent
@@ -123,7 +123,7 @@ func TestForksAllowNothing(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	for _, kind := range []string{"approval", "permission"} {
-		if _, err := w.Answer(ctx, ann, id, w.ask(id, kinds[kind].ask), kinds[kind].good); err != nil {
+		if _, err := w.Answer(ctx, ann, id, w.ask(id, promptKinds[kind].ask), promptKinds[kind].good); err != nil {
 			t.Fatal(err)
 		}
 	}

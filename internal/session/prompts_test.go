@@ -10,7 +10,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-var kinds = map[string]struct {
+// promptKinds has for each kind of prompt its request, invalid answers and a valid one.
+var promptKinds = map[string]struct {
 	ask  chat.Body
 	bad  []chat.Answer
 	good chat.Answer
@@ -31,19 +32,46 @@ var kinds = map[string]struct {
 		[]chat.Answer{{Text: "yes"}, {Granted: &[]string{"c"}}}, chat.Answer{Granted: &[]string{"b"}, Duration: "always"}},
 }
 
-func TestPromptsOfEveryKind(t *testing.T) {
-	for name, k := range kinds {
+// startPrompt starts a session in which bob may answer too, and asks a prompt in it.
+func (w *world) startPrompt(ask chat.Body) (id chat.SessionID, request string) {
+	w.t.Helper()
+	id = w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
+	request = w.ask(id, ask)
+	if s := w.state(id).Session; s.Status != chat.Waiting || s.OpenPrompts != 1 {
+		w.t.Fatal(s)
+	}
+	return id, request
+}
+
+// Invalid answers are refused, and the prompt stays open for a valid one.
+func TestInvalidAnswerIsRefused(t *testing.T) {
+	for name, k := range promptKinds {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Options{})
-			id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
-			p := w.ask(id, k.ask)
-			if s := w.state(id).Session; s.Status != chat.Waiting || s.OpenPrompts != 1 {
-				t.Fatal(s)
-			}
+			id, p := w.startPrompt(k.ask)
 			for _, bad := range k.bad {
 				_, err := w.Answer(ctx, ann, id, p, bad)
 				w.wantCode(err, chat.Invalid)
 			}
+			_, err := w.Answer(ctx, ann, id, "other", chat.Answer{Text: "x"})
+			w.wantCode(err, chat.NotFound)
+			if s := w.state(id).Session; s.OpenPrompts != 1 {
+				t.Fatal(s)
+			}
+			if _, err := w.Answer(ctx, ann, id, p, k.good); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Of several answers at the same time one is stored, also after a restart. The refusal of the others names the first
+// answerer, and a repetition of the stored answer returns its event.
+func TestPromptIsAnsweredOnce(t *testing.T) {
+	for name, k := range promptKinds {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{})
+			id, p := w.startPrompt(k.ask)
 			w.restart()
 			k.good.ClientID = "mine"
 			var wg sync.WaitGroup
@@ -61,7 +89,7 @@ func TestPromptsOfEveryKind(t *testing.T) {
 			e, err := <-won, <-lost
 			d := chat.Public(err).Details
 			if chat.CodeOf(err) != chat.Conflict || d["answered_by"] != e.Actor || d["answered_at"] != e.At || d["sequence"] != e.Seq || d["request_id"] != p {
-				t.Fatalf("the loser is told %v %v", err, d)
+				t.Fatalf("the refusal of the second answer is %v %v", err, d)
 			}
 			winner := ann
 			if e.Actor.Same(bob.Actor) {
@@ -69,15 +97,13 @@ func TestPromptsOfEveryKind(t *testing.T) {
 			}
 			again, err := w.Answer(ctx, winner, id, p, k.good)
 			if err != nil || again.Seq != e.Seq {
-				t.Fatalf("the winner's retry gives %v %v", again, err)
+				t.Fatalf("the repetition of the first answer returns %v %v", again, err)
 			}
 			other := chat.Answer{Text: "something else", ClientID: "mine"}
 			_, err = w.Answer(ctx, winner, id, p, other)
-			w.wantCode(err, chat.Conflict) // the key belongs to what was answered
+			w.wantCode(err, chat.Conflict) // the client_id belongs to the stored answer
 			_, err = w.Answer(ctx, winner, id, "other", k.good)
-			w.wantCode(err, chat.Conflict) // the key belongs to another answer
-			_, err = w.Answer(ctx, ann, id, "other", chat.Answer{Text: "x"})
-			w.wantCode(err, chat.NotFound)
+			w.wantCode(err, chat.Conflict) // the client_id belongs to the answer of another prompt
 			if s := w.state(id).Session; s.OpenPrompts != 0 {
 				t.Fatal(s)
 			}
