@@ -57,6 +57,10 @@ type SSEOptions struct {
 	ContentType  string        // "" means text/event-stream
 	Gzip         bool          // compress when the client accepts gzip; then see Stream.Coding
 	Zstd         bool          // the same with zstd, for clients that prefer it to gzip
+
+	// MarkBreaks is for protocols whose clients take a proper end for success. Clients of Node.js take a broken body for a
+	// complete one when the response says "Connection: close"; they are told not to use the connection again in another way.
+	MarkBreaks bool
 }
 
 // codings returns the offered codings, gzip first: some clients end a zstd body after
@@ -138,7 +142,7 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 		}
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err == nil {
-			s.take(conn, r, h)
+			s.take(conn, r, h, opt.MarkBreaks)
 			s.refs.Store(2)
 			go s.run(fn)
 			go s.watchPeer()
@@ -174,7 +178,7 @@ func unopened(h http.Header, err error) error {
 	return err
 }
 
-func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header) {
+func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header, markBreaks bool) {
 	s.setConn(conn)
 	// HTTP/1.0 has no chunks; there the end of the connection ends the body.
 	s.chunked = r.ProtoAtLeast(1, 1)
@@ -183,6 +187,10 @@ func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header) {
 	h.Set("Connection", "close")
 	if s.chunked {
 		h.Set("Transfer-Encoding", "chunked")
+		if markBreaks {
+			h.Set("Connection", "keep-alive")
+			h.Set("Keep-Alive", "timeout=1")
+		}
 	}
 	h.Del("Content-Length")
 	s.head = responseHead(http.StatusOK, h)

@@ -134,6 +134,27 @@ func TestFailedStreamHasNoProperEnd(t *testing.T) {
 	}
 }
 
+// Clients of Node.js take a broken body for a complete one after "Connection: close".
+func TestBreaksAreMarked(t *testing.T) {
+	for _, mark := range []bool{false, true} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = ServeSSE(w, r, SSEOptions{MarkBreaks: mark}, &Conns{}, func(ctx context.Context, st *Stream) error {
+				return st.Write(ctx, AppendSSE(nil, "", "", []byte("x")))
+			})
+		}))
+		res, err := s.Client().Get(s.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = io.Copy(io.Discard, res.Body)
+		res.Body.Close()
+		if err != nil || res.Close == mark || (res.Header.Get("Keep-Alive") == "timeout=1") != mark {
+			t.Errorf("mark %v: close %v, %v, %v", mark, res.Close, res.Header, err)
+		}
+		s.Close()
+	}
+}
+
 func TestPeerGoneEndsStream(t *testing.T) {
 	cause := make(chan error, 1)
 	srv, conns := streamServer(t, SSEOptions{}, func(ctx context.Context, s *Stream) error {

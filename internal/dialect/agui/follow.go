@@ -35,7 +35,7 @@ type target struct {
 // stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects. A stream that
 // ends before its run is broken off, because clients take a proper end for success.
 func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) error {
-	err := wire.ServeSSE(w, r, wire.SSEOptions{}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	err := wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
 		if err := s.Write(ctx, wire.AppendSSEComment(nil, "open")); err != nil {
 			return err
 		}
