@@ -3,6 +3,7 @@
 # make check  is what the build machine runs: the same as test
 # make quick  checks the Go packages that differ from the last commit, in seconds
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
+# make dialect-test drives the server with the unmodified npm clients of the dialects
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
@@ -15,7 +16,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e python-test wheel bench chaos fuzz clean
+.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench chaos fuzz clean
 
 all: build
 
@@ -39,7 +40,7 @@ release:
 run: build
 	./bin/parley serve
 
-test: fmt vet lint tidy vuln race web-test web-e2e python-test wheel
+test: fmt vet lint tidy vuln race web-test web-e2e dialect-test python-test wheel
 
 check: test
 
@@ -96,6 +97,11 @@ web-test: $(WEB)
 web-e2e: web build
 	@command -v chromium >/dev/null || test -n "$$CHROMIUM" || ! command -v apt-get >/dev/null || (apt-get update && apt-get install -y --no-install-recommends chromium)
 	cd web/console && PARLEY_BIN=$(CURDIR)/bin/parley npm run e2e
+
+# The unmodified npm clients of the dialects against the server.
+dialect-test: build
+	@for p in web/dialects/*/package.json; do d=$$(dirname $$p); echo "$$d"; \
+	  (cd $$d && npm ci --no-audit --no-fund && PARLEY_BIN=$(CURDIR)/bin/parley npm test) || exit 1; done
 
 # The Python SDK is tested and built in an environment of its own.
 PYTHON ?= python3

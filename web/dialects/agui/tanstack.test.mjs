@@ -1,0 +1,133 @@
+// TanStack AI's unmodified client: it resumes by Last-Event-ID, loads threads from the server and answers interrupts.
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { ChatClient, fetchServerSentEvents } from "@tanstack/ai-client";
+import { api, startProxy, startServer, until, uuid } from "./harness.mjs";
+
+let server;
+before(async () => (server = await startServer()));
+after(() => server.stop());
+
+function open(options = {}) {
+  const { base = server.url, reconnect, ...rest } = options;
+  const errors = [];
+  const client = new ChatClient({
+    connection: fetchServerSentEvents(`${base}/ag-ui/demo`, { reconnect: { maxAttempts: 50, delayMs: 5, ...reconnect } }),
+    threadId: uuid(),
+    onError: (e) => errors.push(e),
+    ...rest,
+  });
+  return { client, errors };
+}
+
+/** The text of a message. */
+const text = (m) => m.parts.filter((p) => p.type === "text").map((p) => p.content).join("");
+const lastText = (client) => text(client.getMessages().at(-1));
+const words = (n) => Array.from({ length: n }, (_, i) => `tok${i + 1}`).join(" ");
+
+test("a run", async () => {
+  const { client, errors } = open();
+  await client.sendMessage("hello");
+  await client.sendMessage("again");
+  assert.deepEqual(client.getMessages().map((m) => [m.role, text(m)]), [["user", "hello"], ["assistant", "You said: hello"], ["user", "again"], ["assistant", "You said: again"]]);
+  assert.deepEqual(errors, []);
+});
+
+test("reasoning, tools, plans and subagents", async () => {
+  for (const [say, want] of [["/think about it", "Done thinking."], ['/tool search {"q":1}', 'search gave {"q":1}'], ["/plan 2 0.02", "All 2 tasks are done."], ["/work 2 0", /All 2 workstreams have ended/]]) {
+    const { client, errors } = open();
+    await client.sendMessage(say);
+    const all = client.getMessages().map(text).join("\n");
+    assert.ok(want instanceof RegExp ? want.test(all) : all.includes(want), `${say}: ${all}`);
+    assert.deepEqual(errors, []);
+  }
+});
+
+test("a connection that is cut again and again loses and repeats nothing", async () => {
+  let n = 300;
+  const proxy = await startProxy(server.url, () => (n = 300 + ((n * 7919) % 1500)));
+  const { client, errors } = open({ base: proxy.url, threadId: "cuts" });
+  await client.sendMessage("/stream 400 2000");
+  assert.equal(lastText(client), words(400));
+  assert.deepEqual(errors, []);
+  assert.ok(proxy.broken() > 10, `only ${proxy.broken()} cuts`);
+  const events = await api(server, "/sessions/cuts/events?types=user.message");
+  assert.equal(events.events.length, 1, "the message was sent more than once");
+  await proxy.stop();
+});
+
+test("cuts at any byte after the first frame", async () => {
+  let cut;
+  const proxy = await startProxy(server.url, () => cut);
+  try {
+    for (let at = 900; at < 1900; at += 29) {
+      cut = at;
+      const broken = proxy.broken();
+      const { client, errors } = open({ base: proxy.url, reconnect: { delayMs: 1 } });
+      const done = client.sendMessage("/echo wörd by wörd, and a few more");
+      let ended = false;
+      done.finally(() => (ended = true));
+      await until(() => proxy.broken() > broken || ended, "a cut");
+      cut = undefined;
+      await done;
+      assert.equal(lastText(client), "wörd by wörd, and a few more", `cut at ${at}: ${errors}`);
+    }
+  } finally {
+    await proxy.stop();
+  }
+});
+
+test("a killed server", async () => {
+  const own = await startServer();
+  const { client, errors } = open({ base: own.url, threadId: "killed", reconnect: { maxAttempts: 1000, delayMs: 20 } });
+  const done = client.sendMessage("/stream 200 100");
+  await until(() => client.getMessages().length > 1 && lastText(client).includes("tok20"), "some text");
+  await own.kill();
+  await own.again();
+  await done;
+  assert.equal(lastText(client), words(200));
+  assert.deepEqual(errors, []);
+  const events = await api(own, "/sessions/killed/events?types=user.message");
+  assert.equal(events.events.length, 1);
+  await own.stop();
+});
+
+test("a reloaded page has the thread and follows its run", async () => {
+  const threadId = uuid();
+  const first = open({ threadId });
+  await first.client.sendMessage("hello");
+  const done = first.client.sendMessage("/stream 80 40");
+  await until(() => lastText(first.client).includes("tok5"), "some text");
+  const second = open({ threadId, persistence: true });
+  second.client.attach?.();
+  await done;
+  await until(() => second.client.getMessages().some((m) => text(m).endsWith("tok80")), "the end of the run");
+  assert.deepEqual(second.client.getMessages().map((m) => [m.role, text(m)]), [["user", "hello"], ["assistant", "You said: hello"], ["user", "/stream 80 40"], ["assistant", words(80)]]);
+});
+
+for (const [say, payload, want] of [
+  ["/ask radio", { value: "sms" }, "You answered: sms"],
+  ["/approve deploy {}", { approved: true }, "deploy gave {}"],
+  ["/permission mail", { granted: ["mail"] }, "Granted: mail"],
+]) {
+  test(`an interrupt: ${say}`, async () => {
+    const { client, errors } = open();
+    await client.sendMessage(say);
+    const [one] = client.getInterrupts();
+    assert.ok(one, `no interrupt: ${errors}`);
+    one.resolveInterrupt(payload);
+    await until(() => client.getMessages().some((m) => text(m).includes(want)), `${want}, not ${JSON.stringify(client.getMessages())} ${errors}`);
+    assert.deepEqual(client.getInterrupts(), []);
+  });
+}
+
+test("a reloaded page has the open question and answers it", async () => {
+  const threadId = uuid();
+  const first = open({ threadId });
+  await first.client.sendMessage("/ask radio");
+  const second = open({ threadId, persistence: true });
+  second.client.attach?.();
+  await until(() => second.client.getInterrupts().length === 1, "the interrupt");
+  second.client.getInterrupts()[0].resolveInterrupt({ value: "push" });
+  await until(() => second.client.getMessages().some((m) => text(m) === "You answered: push"), "the answer");
+});
