@@ -12,7 +12,8 @@
 // # Concurrency
 //
 // Runner.Committed may be called from any goroutine and does not block. Run starts one goroutine per turn and returns
-// when all have ended.
+// when all have ended. Turns that wait for Run are at most one per line. At most 10 000 imported sessions wait for their
+// turns to be resumed; the turns of more are resumed at the next start.
 //
 // Locks are taken in this order: the session's, Runner.mu or Pool.mu, turn.mu, Inbox. No call into the sessions is made
 // with one of them held.

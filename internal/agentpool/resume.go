@@ -24,11 +24,21 @@ const (
 	afterImport  = "the session was imported"
 )
 
-// Imported reports an imported session: its open turns are resumed. It does not block.
+// maxImports bounds the imported sessions that wait for their turns to be resumed.
+const maxImports = 10_000
+
+// Imported reports an imported session: its open turns are resumed. It does not block. When too many sessions wait, the
+// turns are resumed at the next start.
 func (r *Runner) Imported(id chat.SessionID) {
 	r.mu.Lock()
-	r.imports = append(r.imports, id)
+	full := len(r.imports) >= maxImports
+	if !full {
+		r.imports = append(r.imports, id)
+	}
 	r.mu.Unlock()
+	if full {
+		r.opt.Logger.Warn("too many sessions were imported at once; the turns of this one are resumed at the next start", "session", id)
+	}
 	select {
 	case r.imported <- struct{}{}:
 	default:

@@ -36,10 +36,9 @@ type Runner struct {
 	agents   *Registry
 	opt      Options
 
-	mu     sync.Mutex
-	runs   map[line]*run
-	starts []*run     // turns that wait for Run
-	spawn  func(*run) // starts the goroutine of a turn; nil while Run does not run
+	mu    sync.Mutex
+	runs  map[line]*run
+	spawn func(*run) // starts the goroutine of a turn; nil while Run does not run
 
 	imports  []chat.SessionID // sessions whose turns have to be resumed
 	imported chan struct{}    // there are imports; has room for one
@@ -62,6 +61,7 @@ type run struct {
 	resumed bool
 	in      turnInput
 
+	waits   bool                    // for Run
 	stop    context.CancelCauseFunc // nil until it runs
 	stopped bool
 }
@@ -154,11 +154,9 @@ func (r *Runner) add(u *run) {
 
 // begin starts a turn, now or when Run runs. The caller holds mu.
 func (r *Runner) begin(u *run) {
-	if r.spawn != nil {
+	if u.waits = r.spawn == nil; !u.waits {
 		r.spawn(u)
-		return
 	}
-	r.starts = append(r.starts, u)
 }
 
 // open returns the turns that have not ended in the log.
@@ -216,10 +214,12 @@ func (r *Runner) serve(spawn func(*run)) {
 	if r.spawn = spawn; spawn == nil {
 		return
 	}
-	for _, u := range r.starts {
-		spawn(u)
+	for _, u := range r.runs {
+		if u.waits {
+			u.waits = false
+			spawn(u)
+		}
 	}
-	r.starts = nil
 }
 
 // releaseWaiting ends the turns that wait for a person, now or later in the grace period, because a person may take longer
