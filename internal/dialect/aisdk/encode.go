@@ -14,7 +14,7 @@ const via = "aisdk"
 
 // place is a segment of an assistant message; see the package comment.
 type place struct {
-	message chat.Seq // the page's message that the assistant message follows; 0 is the first one of the turn
+	message chat.Seq // the event by which the turn took up a message of the page; 0 is the first message of the turn
 	segment int
 }
 
@@ -149,6 +149,7 @@ func (r *run) part() {
 		return
 	}
 	if r.inStep {
+		r.endTexts() // versions 5 and 6 end them with the step
 		r.emit(chunk{typ: chunkFinishStep})
 	}
 	r.emit(chunk{typ: chunkStartStep})
@@ -156,10 +157,10 @@ func (r *run) part() {
 }
 
 // follow begins an assistant message behind a message of the page.
-func (r *run) follow(message chat.Seq) {
+func (r *run) follow(taken chat.Seq) {
 	r.endTexts()
 	r.flush(false)
-	r.at = place{message: message}
+	r.at = place{message: taken}
 	r.inStep, r.newStep = false, true
 }
 
@@ -240,7 +241,7 @@ func (r *run) mainLine(e *chat.Event) {
 	case chat.UserMessage:
 		r.said[e.Seq] = e
 	case chat.TurnInput:
-		r.input(b)
+		r.input(e, b)
 	case chat.AgentText:
 		r.text(e, b.Block, false, b.Text)
 	case chat.AgentThinking:
@@ -276,9 +277,9 @@ func (r *run) mainLine(e *chat.Event) {
 }
 
 // input shows messages that the running turn has taken up. One of the page begins another assistant message.
-func (r *run) input(b chat.TurnInput) {
+func (r *run) input(e *chat.Event, b chat.TurnInput) {
 	if slices.ContainsFunc(b.Sequences, func(seq chat.Seq) bool { e := r.said[seq]; return e != nil && e.Via == via }) {
-		r.follow(slices.Max(b.Sequences))
+		r.follow(e.Seq)
 	}
 	for _, seq := range b.Sequences {
 		e := r.said[seq]

@@ -72,9 +72,7 @@ func (t *target) taken(e *chat.Event) (bool, error) {
 		if !slices.Contains(b.Sequences, t.waits) {
 			return false, nil
 		}
-		t.turn = turnSeq(e.Turn)
-		// Several messages that are taken up together have one answer, behind the last one.
-		t.at.message = slices.Max(b.Sequences)
+		t.turn, t.at.message = turnSeq(e.Turn), e.Seq
 		return t.turn != 0, nil
 	case chat.UserMessageWithdrawn:
 		if b.Sequence == t.waits {

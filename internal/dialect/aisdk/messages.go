@@ -143,7 +143,10 @@ func (p *uiPart) append(b []byte) []byte {
 	case chunkStartStep:
 		b = append(b, `"step-start"`...)
 	case chunkTextStart:
-		b = field(field(append(b, `"text"`...), "text", p.text), "state", p.state)
+		b = field(append(b, `"text"`...), "text", p.text)
+		if p.state != "" {
+			b = field(b, "state", p.state)
+		}
 	case chunkThinkStart:
 		b = field(field(append(b, `"reasoning"`...), "text", p.text), "state", p.state)
 	case chunkFile:
@@ -266,7 +269,7 @@ func (l *listing) hideSteered(b chat.TurnInput) {
 }
 
 func textPart(text string) *uiPart {
-	return &uiPart{chunk: chunk{typ: chunkTextStart, text: text}, state: stateDone}
+	return &uiPart{chunk: chunk{typ: chunkTextStart, text: text}}
 }
 
 // userParts returns the parts of a person's message. The clients refuse a message without parts.
@@ -323,7 +326,16 @@ func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, le
 		}
 		l.take(&e)
 	}
-	l.messages = slices.DeleteFunc(l.messages, func(m *uiMessage) bool { return len(m.parts) == 0 })
+	return l.json(legacy, limit), nil
+}
+
+// json returns the last messages as a JSON array.
+func (l *listing) json(legacy bool, limit int) []byte {
+	var unfinished *uiMessage
+	if legacy && l.run != nil && !l.run.ended {
+		unfinished = l.current[l.run.at.message] // version 5 would append what it resumes
+	}
+	l.messages = slices.DeleteFunc(l.messages, func(m *uiMessage) bool { return len(m.parts) == 0 || m == unfinished })
 	b := []byte{'['}
 	for i, m := range l.messages[max(0, len(l.messages)-limit):] {
 		if i > 0 {
@@ -331,5 +343,5 @@ func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, le
 		}
 		b = m.append(b)
 	}
-	return append(b, ']'), nil
+	return append(b, ']')
 }

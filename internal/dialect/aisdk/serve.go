@@ -176,9 +176,11 @@ func (d *Dialect) report(ctx context.Context, id chat.SessionID, err error) {
 }
 
 // resume responds with a run from a chunk on, or with the newest message of a chat whose turn is not over. 204 means that
-// there is nothing to resume.
+// there is nothing to resume. A page that was cut off longer than the turn ran keeps half a message then; with
+// replay=finished it gets the newest message in any case.
 func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), isLegacy(r))
+	finished := r.URL.Query().Get("replay") == "finished"
+	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), isLegacy(r), finished)
 	if err != nil {
 		return err
 	}
@@ -222,7 +224,7 @@ func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, er
 }
 
 // resumable returns what an id of a run or a chat stands for, nil when there is nothing to resume.
-func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legacy bool) (*target, error) {
+func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legacy, finished bool) (*target, error) {
 	if t, err := d.runByID(ctx, c, id); t != nil || err != nil {
 		if t != nil {
 			t.legacy = legacy
@@ -240,11 +242,19 @@ func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legac
 	if err != nil {
 		return nil, err
 	}
-	turn := st.Line(mainLine).Turn
-	if turn == nil {
+	t := &target{session: sess.ID, whole: true, legacy: legacy}
+	if turn := st.Line(mainLine).Turn; turn != nil {
+		t.turn, t.run = turn.Seq, string(turn.ID)
+		return t, nil
+	}
+	if !finished {
 		return nil, nil
 	}
-	return &target{session: sess.ID, turn: turn.Seq, whole: true, legacy: legacy, run: string(turn.ID)}, nil
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Desc: true, Limit: 1, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
+		t.turn, t.run = e.Seq, string(e.Turn)
+		return t, err
+	}
+	return nil, nil
 }
 
 // runByID returns the run with an id, nil when the id is not that of a run.

@@ -165,7 +165,7 @@ func (s *socket) send(ctx context.Context, f socketFrame, b []byte) error {
 }
 
 func (s *socket) resume(ctx context.Context, f socketFrame) error {
-	t, err := s.d.resumable(ctx, s.caller, f.ID, false)
+	t, err := s.d.resumable(ctx, s.caller, f.ID, false, false)
 	switch {
 	case err != nil:
 		return err
