@@ -44,7 +44,7 @@ func (l *randomLog) event(body chat.Body, line string, turn chat.TurnID) chat.Ev
 		Turn: turn, Workstream: line, Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Body: body,
 	}
 	d := chat.NewDraft(body)
-	if err := d.Settle(); err != nil {
+	if err := d.Normalize(); err != nil {
 		panic(err)
 	}
 	e.Payload = d.Payload
