@@ -56,7 +56,7 @@ var rules = []rule{
 	{folder: "agent", own: []string{"chat"}},
 	{folder: "internal/agentpool", own: []string{"chat", "agent"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
-	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
+	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/llm/openai", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 

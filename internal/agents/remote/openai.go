@@ -12,44 +12,14 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/llm/openai"
 	"github.com/parley-hq/parley/internal/sse"
 )
 
 // chunk is a piece of a chat completion, or a whole one.
 type chunk struct {
-	Model   string `json:"model"`
-	Choices []struct {
-		Delta   delta   `json:"delta"`
-		Message delta   `json:"message"` // of a whole completion
-		Finish  *string `json:"finish_reason"`
-	} `json:"choices"`
-	Usage *struct {
-		Input   int64 `json:"prompt_tokens"`
-		Output  int64 `json:"completion_tokens"`
-		Details struct {
-			Cached int64 `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		OutputDetails struct {
-			Reasoning int64 `json:"reasoning_tokens"`
-		} `json:"completion_tokens_details"`
-	} `json:"usage"`
-	Error json.RawMessage `json:"error"`
+	openai.Chunk
 	Value json.RawMessage `json:"value"` // of NeMo's generate streams
-}
-
-type delta struct {
-	Content   json.RawMessage `json:"content"` // a string, or parts
-	Reasoning string          `json:"reasoning"`
-	Thinking  string          `json:"reasoning_content"`
-	Refusal   string          `json:"refusal"`
-	Calls     []struct {
-		Index    int    `json:"index"`
-		ID       string `json:"id"`
-		Function struct {
-			Name      string `json:"name"`
-			Arguments string `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
 }
 
 // completion reads a chat completion.
@@ -204,12 +174,9 @@ func (c *completion) handleChunk(ctx context.Context, b []byte, truncated bool) 
 	if reason := errorField(k.Error); reason != "" {
 		return c.a.reported(reason)
 	}
-	if k.Usage != nil && (k.Usage.Input > 0 || k.Usage.Output > 0) {
+	if u := k.Tokens(); u.InputTokens > 0 || u.OutputTokens > 0 {
 		// Every chunk counts the whole answer, so the last one replaces the others.
-		c.out.usage = []chat.AgentUsage{{Model: cmp.Or(k.Model, c.a.opt.Model), Usage: chat.Usage{
-			InputTokens: k.Usage.Input, OutputTokens: k.Usage.Output,
-			CacheReadTokens: k.Usage.Details.Cached, ReasoningTokens: k.Usage.OutputDetails.Reasoning,
-		}}}
+		c.out.usage = []chat.AgentUsage{{Model: cmp.Or(k.Model, c.a.opt.Model), Usage: u}}
 	}
 	if len(k.Value) > 0 && string(k.Value) != "null" {
 		c.hasText = true
@@ -219,23 +186,23 @@ func (c *completion) handleChunk(ctx context.Context, b []byte, truncated bool) 
 		return nil
 	}
 	choice := &k.Choices[0]
-	for _, d := range []*delta{&choice.Delta, &choice.Message} {
+	for _, d := range []*openai.Delta{&choice.Delta, &choice.Message} {
 		if err := c.handleDelta(ctx, d); err != nil {
 			return err
 		}
 	}
-	if choice.Finish != nil && *choice.Finish != "" {
-		c.ended, c.finishReason = true, *choice.Finish
+	if reason := string(choice.FinishReason); reason != "" {
+		c.ended, c.finishReason = true, reason
 		return c.storeCalls(ctx)
 	}
 	return nil
 }
 
-func (c *completion) handleDelta(ctx context.Context, d *delta) error {
-	if err := c.out.think(ctx, d.Thinking+d.Reasoning); err != nil {
+func (c *completion) handleDelta(ctx context.Context, d *openai.Delta) error {
+	if err := c.out.think(ctx, string(d.ReasoningContent+d.Reasoning)); err != nil {
 		return err
 	}
-	if text := contentText(d.Content) + d.Refusal; text != "" {
+	if text := string(d.Content + d.Refusal); text != "" {
 		if err := c.storeRunCalls(ctx); err != nil {
 			return err
 		}
@@ -244,9 +211,10 @@ func (c *completion) handleDelta(ctx context.Context, d *delta) error {
 			return err
 		}
 	}
-	for i := range d.Calls {
-		k := &d.Calls[i]
-		t := c.calls[k.Index]
+	for i := range d.ToolCalls {
+		k := &d.ToolCalls[i]
+		index := int(k.Index)
+		t := c.calls[index]
 		if t != nil && k.ID != "" && t.id != "" && k.ID != t.id { // the agent's next step reuses the index
 			if err := c.storeRunCalls(ctx); err != nil {
 				return err
@@ -258,32 +226,13 @@ func (c *completion) handleDelta(ctx context.Context, d *delta) error {
 				return c.a.unreadable("too many tool calls", nil)
 			}
 			t = &pendingCall{}
-			c.calls[k.Index] = t
+			c.calls[index] = t
 		}
 		t.id = cmp.Or(k.ID, t.id)
 		t.name += k.Function.Name
-		t.args += k.Function.Arguments
+		t.args += string(k.Function.Arguments)
 	}
 	return nil
-}
-
-// contentText is the text of a content that is a string or a list of parts.
-func contentText(v json.RawMessage) string {
-	if len(v) == 0 || v[0] == 'n' {
-		return ""
-	}
-	var text string
-	if json.Unmarshal(v, &text) == nil {
-		return text
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(v, &parts) // content of another form has no text
-	for _, p := range parts {
-		text += p.Text
-	}
-	return text
 }
 
 // storeRunCalls stores the pending calls when the endpoint continues its answer

@@ -21,14 +21,6 @@ func chatStop(reason string) llm.Stop {
 	return llm.StopFailure
 }
 
-func chatUsage(u *usage) chat.Usage {
-	return chat.Usage{
-		InputTokens: int64(u.Prompt), OutputTokens: int64(u.Completion),
-		CacheReadTokens: int64(u.PromptDetails.Cached), CacheCreationTokens: int64(u.PromptDetails.CacheWrite),
-		ReasoningTokens: int64(u.CompletionDetails.Reasoning),
-	}
-}
-
 // ChatStream reads the chunks of a streamed answer.
 type ChatStream struct {
 	Meta  llm.Meta
@@ -39,7 +31,7 @@ type ChatStream struct {
 
 // Add reads the next chunk and returns the new deltas.
 func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
-	var c chunk
+	var c Chunk
 	if err := json.Unmarshal(data, &c); err != nil {
 		return nil, err
 	}
@@ -47,7 +39,7 @@ func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
 		return nil, err
 	}
 	if c.Usage.Total > 0 || c.Usage.Prompt > 0 {
-		s.usage = chatUsage(&c.Usage)
+		s.usage = c.Tokens()
 	}
 	var out []llm.Delta
 	for i := range c.Choices {

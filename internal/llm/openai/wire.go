@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -134,28 +135,43 @@ type InputPart struct {
 	ImageURL string `json:"image_url,omitempty"`
 }
 
-// chunk is one event of a streamed answer of Chat Completions.
-type chunk struct {
+// Chunk is one event of a streamed answer of Chat Completions, or a whole answer.
+type Chunk struct {
+	Model   string          `json:"model"`
 	Error   json.RawMessage `json:"error"`
 	Usage   usage           `json:"usage"`
 	Choices []struct {
 		Index        number `json:"index"`
 		FinishReason text   `json:"finish_reason"`
-		Delta        struct {
-			Content          text `json:"content"`
-			Refusal          text `json:"refusal"`
-			ReasoningContent text `json:"reasoning_content"`
-			Reasoning        text `json:"reasoning"`
-			ToolCalls        []struct {
-				Index    number `json:"index"`
-				ID       string `json:"id"`
-				Function struct {
-					Name      string    `json:"name"`
-					Arguments arguments `json:"arguments"`
-				} `json:"function"`
-			} `json:"tool_calls"`
-		} `json:"delta"`
+		Delta        Delta  `json:"delta"`
+		Message      Delta  `json:"message"` // of a whole answer
 	} `json:"choices"`
+}
+
+// Delta is a piece of a message.
+type Delta struct {
+	Content          text `json:"content"`
+	Refusal          text `json:"refusal"`
+	ReasoningContent text `json:"reasoning_content"`
+	Reasoning        text `json:"reasoning"`
+	ToolCalls        []struct {
+		Index    number `json:"index"`
+		ID       string `json:"id"`
+		Function struct {
+			Name      string    `json:"name"`
+			Arguments arguments `json:"arguments"`
+		} `json:"function"`
+	} `json:"tool_calls"`
+}
+
+// Tokens returns the usage, zero if the chunk has none.
+func (c *Chunk) Tokens() chat.Usage {
+	u := &c.Usage
+	return chat.Usage{
+		InputTokens: int64(u.Prompt), OutputTokens: int64(u.Completion),
+		CacheReadTokens: int64(u.PromptDetails.Cached), CacheCreationTokens: int64(u.PromptDetails.CacheWrite),
+		ReasoningTokens: int64(u.CompletionDetails.Reasoning),
+	}
 }
 
 type usage struct {
