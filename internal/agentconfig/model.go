@@ -18,26 +18,26 @@ import (
 
 // modelConfig are the fields of an agent of kind model.
 type modelConfig struct {
-	Provider     string            `yaml:"provider"`
-	Endpoint     string            `yaml:"endpoint"`
-	Model        string            `yaml:"model"`
-	Models       []string          `yaml:"models"`
-	KeyEnv       string            `yaml:"key_env"`
-	KeyFile      string            `yaml:"key_file"`
-	Headers      map[string]string `yaml:"headers"`
-	Instructions string            `yaml:"instructions"`
-	Window       int               `yaml:"window"`
-	MaxTokens    int               `yaml:"max_tokens"`
-	Temperature  *float64          `yaml:"temperature"`
-	Effort       string            `yaml:"effort"`
-	MaxSteps     int               `yaml:"max_steps"`
-	Retries      *int              `yaml:"retries"`
-	Silence      time.Duration     `yaml:"silence"`
-	ToolTimeout  time.Duration     `yaml:"tool_timeout"`
-	ApprovalTime time.Duration     `yaml:"approval_timeout"`
-	Builtin      *[]string         `yaml:"builtin"`
-	MCP          []mcpConfig       `yaml:"mcp"`
-	Tools        []toolConfig      `yaml:"tools"`
+	Provider     string               `yaml:"provider"`
+	Endpoint     string               `yaml:"endpoint"`
+	Model        string               `yaml:"model"`
+	Models       []string             `yaml:"models"`
+	KeyEnv       string               `yaml:"key_env"`
+	KeyFile      string               `yaml:"key_file"`
+	Headers      map[string]string    `yaml:"headers"`
+	Instructions string               `yaml:"instructions"`
+	Window       int                  `yaml:"window"`
+	MaxTokens    int                  `yaml:"max_tokens"`
+	Temperature  *float64             `yaml:"temperature"`
+	Effort       string               `yaml:"effort"`
+	MaxSteps     int                  `yaml:"max_steps"`
+	Retries      *int                 `yaml:"retries"`
+	Silence      time.Duration        `yaml:"silence"`
+	ToolTimeout  time.Duration        `yaml:"tool_timeout"`
+	ApprovalTime time.Duration        `yaml:"approval_timeout"`
+	Builtin      *[]string            `yaml:"builtin"`
+	MCP          []tool.ServerOptions `yaml:"mcp"`
+	Tools        []tool.Rule          `yaml:"tools"`
 }
 
 // newModel constructs an agent of kind model.
@@ -47,9 +47,9 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 		return nil, err
 	}
 	opt := model.Options{
-		Provider: c.Provider, Endpoint: c.Endpoint, Model: c.Model, Models: c.Models, Instructions: strings.TrimSpace(c.Instructions), Window: c.Window,
+		Provider: c.Provider, Endpoint: c.Endpoint, Model: c.Model, Models: c.Models, Headers: c.Headers, Instructions: strings.TrimSpace(c.Instructions), Window: c.Window,
 		MaxTokens: c.MaxTokens, Temperature: c.Temperature, Effort: c.Effort, MaxSteps: c.MaxSteps, Idle: c.Silence,
-		Timeout: c.ToolTimeout, Ask: c.ApprovalTime, Grants: env.Grants, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
+		Timeout: c.ToolTimeout, Ask: c.ApprovalTime, Rules: c.Tools, Grants: env.Grants, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
 	}
 	var errs []error
 	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }
@@ -82,7 +82,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 	}
 	var err error
 	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, fallback)
-	errs = append(errs, err, expandAll(a, "headers", c.Headers, &opt.Headers))
+	errs = append(errs, err, expandAll(a, "headers", c.Headers))
 	names := []string{}
 	if c.Builtin != nil {
 		names = *c.Builtin
@@ -94,7 +94,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 		}
 	}
 	for i := range c.MCP {
-		s, err := mcpServer(env, a, i, &c.MCP[i])
+		s, err := mcpServer(env, a, i, c.MCP[i])
 		if errs = append(errs, err); s != nil {
 			if slices.ContainsFunc(opt.Servers, func(o *tool.Server) bool { return o.Name() == s.Name() }) {
 				bad(fmt.Sprintf("mcp[%d].name", i), "%q is taken", s.Name())
@@ -103,9 +103,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 		}
 	}
 	for i := range c.Tools {
-		r, err := toolRule(a, i, &c.Tools[i])
-		errs = append(errs, err)
-		opt.Rules = append(opt.Rules, r)
+		errs = append(errs, checkRule(a, i, &c.Tools[i]))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

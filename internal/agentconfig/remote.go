@@ -38,7 +38,7 @@ func newRemote(a *config.Agent, env *Env) (agent.Agent, error) {
 		return nil, err
 	}
 	opt := remote.Options{
-		Protocol: a.Kind, URL: c.URL, Model: c.Model, Instructions: strings.TrimSpace(c.Instructions), Extra: c.Extra,
+		Protocol: a.Kind, URL: c.URL, Headers: c.Headers, Model: c.Model, Instructions: strings.TrimSpace(c.Instructions), Extra: c.Extra,
 		Wait: c.Wait, Silence: c.Silence, Limit: c.Limit, Max: c.MaxMiB << 20, Recover: c.Recover, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
 	}
 	var errs []error
@@ -83,7 +83,7 @@ func newRemote(a *config.Agent, env *Env) (agent.Agent, error) {
 	}
 	var err error
 	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, "")
-	errs = append(errs, err, expandAll(a, "headers", c.Headers, &opt.Headers))
+	errs = append(errs, err, expandAll(a, "headers", c.Headers))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}

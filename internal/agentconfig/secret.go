@@ -28,17 +28,14 @@ func endpointKey(a *config.Agent, env, file, fallback string) (func() (string, e
 }
 
 // expandAll replaces ${VARIABLE} in all values of a map.
-func expandAll(a *config.Agent, field string, values map[string]string, expanded *map[string]string) error {
+func expandAll(a *config.Agent, field string, values map[string]string) error {
 	var errs []error
 	for name, value := range values {
 		v, err := config.Expand(value)
 		if err != nil {
 			errs = append(errs, a.Errorf(field+"."+name, "%s", err))
 		}
-		if *expanded == nil {
-			*expanded = map[string]string{}
-		}
-		(*expanded)[name] = v
+		values[name] = v
 	}
 	return errors.Join(errs...)
 }

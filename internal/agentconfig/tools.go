@@ -5,47 +5,15 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/parley-hq/parley/internal/agents/tool"
 	"github.com/parley-hq/parley/internal/config"
 )
 
-// mcpConfig is the configuration of an MCP server.
-type mcpConfig struct {
-	Name      string            `yaml:"name"`
-	Command   []string          `yaml:"command"`
-	Dir       string            `yaml:"dir"`
-	Env       map[string]string `yaml:"env"`
-	URL       string            `yaml:"url"`
-	Headers   map[string]string `yaml:"headers"`
-	Timeout   time.Duration     `yaml:"timeout"`
-	Exclusive bool              `yaml:"exclusive"`
-	Approval  tool.Approval     `yaml:"approval"`
-	Only      []string          `yaml:"only"`
-}
-
-// toolConfig is the configuration of the tools that it matches.
-type toolConfig struct {
-	Match      string        `yaml:"match"`
-	Approval   tool.Approval `yaml:"approval"`
-	Repeatable *bool         `yaml:"repeatable"`
-	Timeout    time.Duration `yaml:"timeout"`
-	Risk       string        `yaml:"risk"`
-	Permission []string      `yaml:"permission"`
-	When       []struct {
-		Args     map[string]string `yaml:"args"`
-		Approval tool.Approval     `yaml:"approval"`
-	} `yaml:"when"`
-}
-
 // mcpServer constructs the MCP server of entry i. It logs the program that will be run.
-func mcpServer(env *Env, a *config.Agent, i int, c *mcpConfig) (*tool.Server, error) {
+func mcpServer(env *Env, a *config.Agent, i int, c tool.ServerOptions) (*tool.Server, error) {
 	at := func(field string) string { return fmt.Sprintf("mcp[%d].%s", i, field) }
-	opt := tool.ServerOptions{
-		Name: c.Name, Command: c.Command, Dir: a.Path(c.Dir), URL: c.URL, Connect: c.Timeout, Exclusive: c.Exclusive,
-		Approval: c.Approval, Only: c.Only, Version: env.Version, Logger: env.Logger.With("agent", a.Name),
-	}
+	c.Dir, c.Version, c.Logger = a.Path(c.Dir), env.Version, env.Logger.With("agent", a.Name)
 	var errs []error
 	if !plainName(c.Name) {
 		errs = append(errs, a.Errorf(at("name"), "a name of letters, digits, - and _ is needed; the names of its tools begin with it"))
@@ -63,10 +31,10 @@ func mcpServer(env *Env, a *config.Agent, i int, c *mcpConfig) (*tool.Server, er
 	for _, problem := range (&tool.Rule{Match: "*", Approval: c.Approval}).Problems() {
 		errs = append(errs, a.Errorf(at(problem.Field), "%s", problem.Msg))
 	}
-	if c.Timeout < 0 {
+	if c.Connect < 0 {
 		errs = append(errs, a.Errorf(at("timeout"), "it cannot be negative"))
 	}
-	errs = append(errs, expandAll(a, at("env"), c.Env, &opt.Env), expandAll(a, at("headers"), c.Headers, &opt.Headers))
+	errs = append(errs, expandAll(a, at("env"), c.Env), expandAll(a, at("headers"), c.Headers))
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
@@ -74,7 +42,7 @@ func mcpServer(env *Env, a *config.Agent, i int, c *mcpConfig) (*tool.Server, er
 		// The environment of the program may contain secrets; it is not logged.
 		env.Logger.Info("the configuration names a program that will be run", "program", strings.Join(c.Command, " "), "for", "MCP server "+c.Name+" of agent "+a.Name, "file", a.File())
 	}
-	return tool.NewServer(opt), nil
+	return tool.NewServer(c), nil
 }
 
 // plainName reports whether s may be the name of an MCP server.
@@ -84,15 +52,11 @@ func plainName(s string) bool {
 	})
 }
 
-// toolRule constructs the rule of entry i.
-func toolRule(a *config.Agent, i int, c *toolConfig) (tool.Rule, error) {
-	r := tool.Rule{Match: c.Match, Approval: c.Approval, Repeatable: c.Repeatable, Timeout: c.Timeout, Risk: c.Risk, Scopes: c.Permission}
-	for _, w := range c.When {
-		r.When = append(r.When, tool.Condition{Args: w.Args, Approval: w.Approval})
-	}
+// checkRule returns the errors in the rule of entry i.
+func checkRule(a *config.Agent, i int, r *tool.Rule) error {
 	var errs []error
 	for _, problem := range r.Problems() {
 		errs = append(errs, a.Errorf(fmt.Sprintf("tools[%d].%s", i, problem.Field), "%s", problem.Msg))
 	}
-	return r, errors.Join(errs...)
+	return errors.Join(errs...)
 }

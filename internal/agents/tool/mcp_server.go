@@ -21,21 +21,22 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// ServerOptions configures a Server. One of Command and URL is set.
+// ServerOptions configures a Server. One of Command and URL is set. The fields with a
+// name are those of an entry of the configuration file.
 type ServerOptions struct {
-	Name      string            // prefix of the names of its tools
-	Command   []string          // program and arguments; it is reached over its standard input and output
-	Dir       string            // its working folder
-	Env       map[string]string // added to the basic environment
-	URL       string            // of a server with streamable HTTP
-	Headers   map[string]string // of each request
-	Connect   time.Duration     // how long connecting may take; 0 means 30 s
-	Exclusive bool              // one call at a time, so that its questions belong to a known call
-	Approval  Approval          // of its tools, unless a rule sets another; "" means Ask
-	Only      []string          // names or patterns of the tools that are offered; none means all
-	Client    *http.Client      // nil means a new one
-	Version   string            // of this program, sent to the server
-	Logger    *slog.Logger      // nil means none
+	Name      string            `yaml:"name"`      // prefix of the names of its tools
+	Command   []string          `yaml:"command"`   // program and arguments; it is reached over its standard input and output
+	Dir       string            `yaml:"dir"`       // its working folder
+	Env       map[string]string `yaml:"env"`       // added to the basic environment
+	URL       string            `yaml:"url"`       // of a server with streamable HTTP
+	Headers   map[string]string `yaml:"headers"`   // of each request
+	Connect   time.Duration     `yaml:"timeout"`   // how long connecting may take; 0 means 30 s
+	Exclusive bool              `yaml:"exclusive"` // one call at a time, so that its questions belong to a known call
+	Approval  Approval          `yaml:"approval"`  // of its tools, unless a rule sets another; "" means Ask
+	Only      []string          `yaml:"only"`      // names or patterns of the tools that are offered; none means all
+	Client    *http.Client      `yaml:"-"`         // nil means a new one
+	Version   string            `yaml:"-"`         // of this program, sent to the server
+	Logger    *slog.Logger      `yaml:"-"`         // nil means none
 }
 
 // Server is one MCP server.

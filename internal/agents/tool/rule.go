@@ -25,21 +25,22 @@ const (
 	Always Approval = "always" // a person is asked each time
 )
 
-// Rule determines how the calls of some tools are treated.
+// Rule determines how the calls of some tools are treated. It is an entry of the
+// configuration file.
 type Rule struct {
-	Match      string        // name of the tools; * matches any text
-	Approval   Approval      // "" does not change it
-	When       []Condition   // the first that matches replaces Approval
-	Repeatable *bool         // nil does not change it
-	Timeout    time.Duration // 0 does not change it
-	Risk       string        // shown with the question
-	Scopes     []string      // permissions that a person must have granted
+	Match      string        `yaml:"match"`      // name of the tools; * matches any text
+	Approval   Approval      `yaml:"approval"`   // "" does not change it
+	When       []Condition   `yaml:"when"`       // the first that matches replaces Approval
+	Repeatable *bool         `yaml:"repeatable"` // nil does not change it
+	Timeout    time.Duration `yaml:"timeout"`    // 0 does not change it
+	Risk       string        `yaml:"risk"`       // shown with the question
+	Scopes     []string      `yaml:"permission"` // permissions that a person must have granted
 }
 
 // Condition sets the approval of calls whose arguments match.
 type Condition struct {
-	Args     map[string]string // argument (a.b for inner ones) → pattern; all must match
-	Approval Approval
+	Args     map[string]string `yaml:"args"` // argument (a.b for inner ones) → pattern; all must match
+	Approval Approval          `yaml:"approval"`
 }
 
 // Treatment is the result of all rules for one call.
