@@ -218,12 +218,15 @@ func (a *approvalAnswer) same(b chat.UserApprovalResponse) bool {
 	return true
 }
 
+// recentPrompts bounds the events that are searched for an approval request.
+const recentPrompts = 1000
+
 // approvalEnd returns the event that ended the newest approval request with one of the ids: ids of calls, of messages or
 // of requests.
 func (q *request) approvalEnd(cv *conversation, ids []string) (*chat.Event, error) {
 	ends := map[string]chat.Event{}
 	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
-		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
+		Limit: recentPrompts, Desc: true, Workstream: &mainLine, Types: []string{
 			chat.AgentApprovalRequest{}.Type(), chat.UserApprovalResponse{}.Type(), chat.PromptClosed{}.Type(),
 		},
 	}) {

@@ -258,24 +258,19 @@ func (q *request) storeImages(id chat.SessionID, parts []llm.Part) error {
 	return nil
 }
 
-// recentSent bounds the events that are searched for one that was sent before.
-const recentSent = 1000
-
-// sentWith returns the newest message or answer that the caller sent with an otid, nil when there is none.
+// sentWith returns the message or answer that the caller sent with an otid, nil when there is none.
 func (q *request) sentWith(cv *conversation, otid string) (*chat.Event, error) {
 	if otid == "" {
 		return nil, nil
 	}
-	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
-		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{
-			chat.UserMessage{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserInputResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
-		},
-	}) {
-		if err != nil || e.ClientID == otid && e.Actor.Same(q.caller.Actor) {
-			return &e, err
-		}
+	e, err := q.opt.Sessions.Sent(q.ctx, q.caller, cv.session, otid)
+	if err != nil || e == nil {
+		return nil, err
 	}
-	return nil, nil
+	if _, ok := e.Body.(chat.UserMessage); !ok && chat.AnswerOf(e.Body) == "" {
+		return nil, nil // a message that starts no turn
+	}
+	return e, nil
 }
 
 // repeated returns the message that the running turn answers, when the request sends the same message again.

@@ -21,7 +21,7 @@ func asRun(r agentRun, st *chat.State, workstream string) agentRun {
 	r.Title, r.Topic, r.Interactive, r.ForkedFrom = cmp.Or(ws.Name, ws.ID), ws.Task, ws.Interactive, ""
 	r.Artifacts, r.Data = "agents/"+id, chat.AppendString(nil, ws.Task)
 	r.StartedAt, r.CreatedAt = ws.LaunchedAt, ws.LaunchedAt
-	r.Status, r.Activity, r.CompletedAt, r.failed, r.end = workstreamStates[ws.State].run, "idle", nil, ws.Error, nil
+	r.Status, r.Activity, r.CompletedAt, r.failed, r.end = workstreamStates[ws.State], "idle", nil, ws.Error, nil
 	if st.Line(workstream).Turn != nil {
 		r.Activity = "working"
 	}
@@ -31,30 +31,19 @@ func asRun(r agentRun, st *chat.State, workstream string) agentRun {
 	return r
 }
 
-// workstreamStates are the states of a workstream as those of a run, in the newer
-// and the older form.
-var workstreamStates = map[string]struct{ run, workflow string }{
-	chat.WorkRunning:   {runRunning, "RUNNING"},
-	chat.WorkCanceling: {runRunning, "RUNNING"},
-	chat.WorkCompleted: {runCompleted, "COMPLETED"},
-	chat.WorkFailed:    {runFailed, "FAILED"},
-	chat.WorkTimeout:   {runFailed, "TIMED_OUT"},
-	chat.WorkCanceled:  {runCancelled, "CANCELED"},
+// workstreamStates are the states of a workstream as those of a run.
+var workstreamStates = map[string]string{
+	chat.WorkRunning: runRunning, chat.WorkCanceling: runRunning, chat.WorkCompleted: runCompleted, chat.WorkFailed: runFailed,
+	chat.WorkTimeout: runFailed, chat.WorkCanceled: runCancelled,
 }
 
 // asWorkflow is a workstream as a run of the older form.
-func asWorkflow(parent *agentRun, ws *chat.Workstream) workflowRun {
-	id := runID(chat.SessionID(parent.ID), ws.ID)
-	w := workflowRun{
-		Status: workstreamStates[ws.State].workflow, Type: "Workstream", StartedAt: &ws.LaunchedAt, RunID: id, WorkflowID: id, InitiatedBy: parent.StartedBy,
-		Interaction: cmp.Or(ws.Agent, parent.Interaction), Kind: "Workstream", Topic: cmp.Or(ws.Name, ws.ID), Activity: "working", Interactive: ws.Interactive,
-		Input: chat.AppendString(nil, ws.Task),
-	}
-	if ws.State == chat.WorkFailed {
-		w.Error = map[string]string{"message": ws.Error}
-	}
-	if ws.EndedAt != 0 {
-		w.ClosedAt, w.Activity, w.Duration = &ws.EndedAt, "idle", int64(ws.EndedAt-ws.LaunchedAt)/1000
+func asWorkflow(parent agentRun, st *chat.State, ws *chat.Workstream) workflowRun {
+	r := asRun(parent, st, ws.ID)
+	w := workflowOf(&r)
+	w.Type, w.Kind, w.Topic = "Workstream", "Workstream", r.Title
+	if ws.State == chat.WorkTimeout {
+		w.Status = "TIMED_OUT"
 	}
 	if ws.Summary != "" {
 		w.Result = ws.Summary

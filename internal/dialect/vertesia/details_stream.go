@@ -38,11 +38,7 @@ func (eventCoding) AppendEvent(dst []byte, e *chat.Entry) []byte {
 func (eventCoding) AppendPiece(dst []byte, _ *chat.Entry) []byte { return dst }
 
 // streamDetails follows the events of a run.
-func (d *Dialect) streamDetails(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
+func (d *Dialect) streamDetails(w http.ResponseWriter, r *http.Request, c chat.Caller, sess run) error {
 	return d.serveSSE(w, r, wire.SSEOptions{}, func(ctx context.Context, s *wire.Stream) error {
 		start := chat.Start{Cursor: &chat.Cursor{}, Idle: heartbeat}
 		for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, eventCoding{}) {

@@ -61,23 +61,18 @@ const maxQuestions = 1000
 // listQuestions lists the open questions of all runs that the caller may see.
 func (d *Dialect) listQuestions(r *http.Request, c chat.Caller) (any, error) {
 	all := []question{}
-	f := chat.Filter{Status: chat.Waiting, Limit: 200}
-	for len(all) < maxQuestions {
-		page, err := d.opt.Sessions.List(r.Context(), c, f)
+	for s, err := range d.opt.Sessions.ListAll(r.Context(), c, chat.Filter{Status: chat.Waiting}) {
+		var st *chat.State
+		if err == nil {
+			st, err = d.opt.Sessions.State(r.Context(), c, s.ID)
+		}
+		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range page.Sessions {
-			st, err := d.opt.Sessions.State(r.Context(), c, s.ID)
-			if chat.CodeOf(err) == chat.NotFound || chat.CodeOf(err) == chat.Gone {
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, openQuestions(st)...)
-		}
-		if f.Cursor = page.Next; f.Cursor == "" {
+		if all = append(all, openQuestions(st)...); len(all) >= maxQuestions {
 			break
 		}
 	}

@@ -25,6 +25,7 @@ type sessions interface {
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error]
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
 	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
@@ -146,10 +147,19 @@ func (d *Dialect) Routes() []wire.Route {
 		routes = append(routes, d.http.Route(pattern, h))
 		return &routes[len(routes)-1]
 	}
-	// h returns the answer to a request, onRun to one about a run, and onWhole to
-	// one that a workstream under its own id cannot have.
+	// h returns the answer to a request, in onRun to one about a run, and in onWhole to
+	// one that a workstream under its own id cannot have; in stream it writes it.
 	add := func(pattern string, h func(*http.Request, chat.Caller) (any, error)) {
 		handle(pattern, d.http.Reply(h))
+	}
+	stream := func(pattern string, h func(http.ResponseWriter, *http.Request, chat.Caller, run) error) *wire.Route {
+		return handle(pattern, func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+			sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
+			if err != nil {
+				return err
+			}
+			return h(w, r, c, sess)
+		})
 	}
 	onRun := func(pattern string, h func(*http.Request, chat.Caller, run) (any, error)) {
 		add(pattern, func(r *http.Request, c chat.Caller) (any, error) {
@@ -185,7 +195,7 @@ func (d *Dialect) Routes() []wire.Route {
 	onWhole("POST "+agents+"/{id}/status", d.setStatus)
 	onWhole("POST "+agents+"/{id}/workflow", d.bindRun)
 	onRun("GET "+agents+"/{id}/internals", d.showRun)
-	handle("GET "+agents+"/{id}/details/stream", d.streamDetails).QueryToken = true
+	stream("GET "+agents+"/{id}/details/stream", d.streamDetails).QueryToken = true
 	onRun("GET "+agents+"/{id}/children", d.listChildren)
 	add("GET "+agents+"/{id}/children/{child}/details", d.showChild)
 	onRun("GET "+agents+"/{id}/details", d.showDetails)
@@ -193,15 +203,15 @@ func (d *Dialect) Routes() []wire.Route {
 
 	const runs = "/api/v1/workflows/runs"
 	for _, base := range []string{agents + "/{id}", runs + "/{workflow}/{id}"} {
-		handle("GET "+base+"/updates", d.listUpdates)
-		handle("GET "+base+"/stream", d.streamUpdates).QueryToken = true
+		stream("GET "+base+"/updates", d.listUpdates)
+		stream("GET "+base+"/stream", d.streamUpdates).QueryToken = true
 		onRun("POST "+base+"/signal/{name}", d.signal)
 		onRun("GET "+base+"/query/{name}", d.query)
 		onRun("POST "+base+"/events", d.telemetry)
 	}
 	onRun("POST "+runs+"/{id}/updates", d.postUpdate)
 	onRun("GET "+runs+"/{workflow}/{id}", d.showDetails)
-	handle("GET "+runs+"/{workflow}/{id}/ws", d.socket).QueryToken = true
+	stream("GET "+runs+"/{workflow}/{id}/ws", d.socket).QueryToken = true
 	onRun("GET "+runs+"/{workflow}/{id}/interaction", d.showInteraction)
 	onRun("POST "+runs+"/{workflow}/{id}/actions/terminate", d.endRun)
 	onRun("POST "+runs+"/{workflow}/{id}/actions/cancel", d.endRun)

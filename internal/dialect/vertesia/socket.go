@@ -28,11 +28,7 @@ type socketReply struct {
 }
 
 // socket follows a run over a WebSocket and takes signals on it.
-func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
+func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller, sess run) error {
 	f, err := d.follow(r, c, sess, false, asSocket)
 	if err != nil {
 		return err

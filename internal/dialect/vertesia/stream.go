@@ -14,11 +14,7 @@ import (
 
 // streamUpdates follows a run over Server-Sent Events: without skipHistory from
 // the beginning or since, with it from since or from now on.
-func (d *Dialect) streamUpdates(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
+func (d *Dialect) streamUpdates(w http.ResponseWriter, r *http.Request, c chat.Caller, sess run) error {
 	skip := r.URL.Query().Get("skipHistory")
 	f, err := d.follow(r, c, sess, skip == "true" || skip == "1", asSSE)
 	if err != nil {

@@ -17,17 +17,14 @@ const maxPage = 100_000
 // listUpdates returns the messages of a run. Without limit it returns all after
 // since. With limit it returns the first so many after since, or the last so many
 // before before, and whether there are more.
-func (d *Dialect) listUpdates(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	sess, err := d.findRun(r.Context(), c, r.PathValue("id"))
-	if err != nil {
-		return err
-	}
+func (d *Dialect) listUpdates(w http.ResponseWriter, r *http.Request, c chat.Caller, sess run) error {
 	q := edge.NewQuery(r)
 	before := position(q, "before")
 	p := messagePage{coding: codingOf(asJSON, sess.workstream), limit: q.Limit(0, maxPage), since: position(q, "since")}
 	if q.Err != nil {
 		return q.Err
 	}
+	var err error
 	if q.Text("before") != "" {
 		err = d.readBackward(r.Context(), c, sess, &p, before)
 	} else {

@@ -69,11 +69,11 @@ func (d *Dialect) details(r *http.Request, c chat.Caller, sess run) (workflowRun
 	}
 	out := workflowOf(&about)
 	if sess.workstream != "" {
-		out = asWorkflow(&about, st.Workstream(sess.workstream))
+		out = asWorkflow(about, st, st.Workstream(sess.workstream))
 	}
 	for _, ws := range st.Workstreams {
 		if ws.Parent == sess.workstream {
-			out.Children = append(out.Children, asWorkflow(&about, ws))
+			out.Children = append(out.Children, asWorkflow(about, st, ws))
 		}
 	}
 	q := edge.NewQuery(r)
