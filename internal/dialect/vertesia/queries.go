@@ -135,3 +135,147 @@ func (d *Dialect) activeWorkstreams(ctx context.Context, c chat.Caller, sess run
 	}
 	return out, nil
 }
+
+// question is a prompt that waits for an answer, in the form of the protocol.
+type question struct {
+	AskID        string     `json:"askId"`
+	RunID        string     `json:"runId"`
+	WorkflowID   string     `json:"workflowId"`
+	ProjectID    string     `json:"projectId"`
+	AccountID    string     `json:"accountId"`
+	Agent        string     `json:"agentName"`
+	Questions    []string   `json:"questions"`
+	TimeoutHours float64    `json:"timeoutHours"`
+	Channels     []struct{} `json:"userChannels"`
+	CreatedAt    float64    `json:"createdAt"`
+	ExpiresAt    float64    `json:"expiresAt"`
+	Status       string     `json:"status"`
+}
+
+// questionID names a prompt among all runs.
+func questionID(session chat.SessionID, request string) string {
+	return string(session) + "~" + request
+}
+
+// openQuestions are the open prompts of a session.
+func openQuestions(st *chat.State) []question {
+	list := []question{}
+	for _, p := range st.Prompts {
+		about := ""
+		switch {
+		case p.Input != nil:
+			about = inputText(*p.Input)
+		case p.Approval != nil:
+			about = approvalText(*p.Approval)
+		case p.Permission != nil:
+			about = permissionAsked(*p.Permission)
+		}
+		q := question{
+			AskID: questionID(st.Session.ID, p.RequestID), RunID: string(st.Session.ID), WorkflowID: string(st.Session.ID), ProjectID: st.Session.Workspace,
+			AccountID: st.Session.Workspace, Agent: st.Session.Agent, Questions: []string{about}, Channels: []struct{}{}, CreatedAt: millis(p.AskedAt), Status: "pending",
+		}
+		if p.Deadline != 0 {
+			q.ExpiresAt, q.TimeoutHours = millis(p.Deadline), float64(p.Deadline-p.AskedAt)/3.6e9
+		}
+		list = append(list, q)
+	}
+	return list
+}
+
+// maxQuestions bounds a list of questions.
+const maxQuestions = 1000
+
+// listQuestions lists the open questions of all runs that the caller may see.
+func (d *Dialect) listQuestions(r *http.Request, c chat.Caller) (any, error) {
+	all := []question{}
+	for s, err := range d.opt.Sessions.ListAll(r.Context(), c, chat.Filter{Status: chat.Waiting}) {
+		var st *chat.State
+		if err == nil {
+			st, err = d.opt.Sessions.State(r.Context(), c, s.ID)
+		}
+		if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, openQuestions(st)...); len(all) >= maxQuestions {
+			break
+		}
+	}
+	return map[string]any{"asks": all[:min(len(all), maxQuestions)]}, nil
+}
+
+// findQuestion returns the state of the session of a question, and its request id.
+func (d *Dialect) findQuestion(ctx context.Context, c chat.Caller, name string) (*chat.State, string, error) {
+	id, request, ok := strings.Cut(name, "~")
+	missing := chat.Errorf(chat.NotFound, "there is no open question %q, or it is not yours", text.Clip(name, 120))
+	if !ok {
+		return nil, "", missing
+	}
+	st, err := d.opt.Sessions.State(ctx, c, chat.SessionID(id))
+	if chat.CodeOf(err) == chat.NotFound {
+		err = missing
+	}
+	return st, request, err
+}
+
+func (d *Dialect) showQuestion(r *http.Request, c chat.Caller) (any, error) {
+	st, request, err := d.findQuestion(r.Context(), c, r.PathValue("ask"))
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range openQuestions(st) {
+		if q.AskID == questionID(st.Session.ID, request) {
+			return q, nil
+		}
+	}
+	return nil, chat.Errorf(chat.NotFound, "the question %q is not open any more", text.Clip(request, 120))
+}
+
+// resolveQuestion answers a question.
+func (d *Dialect) resolveQuestion(r *http.Request, c chat.Caller) (any, error) {
+	var in struct {
+		Response string `json:"response"`
+	}
+	if err := d.http.Read(r, &in); err != nil {
+		return nil, err
+	}
+	st, request, err := d.findQuestion(r.Context(), c, r.PathValue("ask"))
+	if err != nil {
+		return nil, err
+	}
+	waited := int64(0) // milliseconds
+	if p := st.Prompt(request); p != nil {
+		waited = max(0, int64(d.now()-p.AskedAt)/1000)
+	}
+	_, err = d.answer(r.Context(), c, st, request, userInput{Message: in.Response}, nil)
+	return map[string]any{"success": true, "webhookSent": false, "waitDurationMs": waited}, err
+}
+
+// registerQuestion asks a question for an agent that runs outside of this server.
+func (d *Dialect) registerQuestion(r *http.Request, c chat.Caller) (any, error) {
+	var in struct {
+		RunID     string   `json:"runId"`
+		Questions []string `json:"questions"`
+		Hours     float64  `json:"timeoutHours"`
+	}
+	if err := d.http.Read(r, &in); err != nil {
+		return nil, err
+	}
+	if len(in.Questions) == 0 {
+		return nil, chat.Errorf(chat.Invalid, "there is nothing to ask: questions is empty")
+	}
+	sess, err := d.findRun(r.Context(), c, in.RunID)
+	if err != nil {
+		return nil, err
+	}
+	draft := chat.NewDraft(chat.AgentInputRequest{InputType: chat.InputText, Text: strings.Join(in.Questions, "\n\n"), Timeout: in.Hours * 3600})
+	draft.Via, draft.Workstream = via, sess.workstream
+	events, err := d.opt.Sessions.Append(r.Context(), c, sess.ID, []chat.Draft{draft})
+	if err != nil {
+		return nil, err
+	}
+	p, _ := chat.AsPrompt(&events[0])
+	return map[string]any{"success": true, "askId": questionID(sess.ID, p.RequestID), "webhookSent": false}, nil
+}

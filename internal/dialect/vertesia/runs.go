@@ -249,3 +249,97 @@ func (d *Dialect) bindRun(r *http.Request, c chat.Caller, sess run) (any, error)
 	}
 	return d.describeID(r.Context(), c, sess.ID)
 }
+
+// ended fills in how a run ended, unless it was opened again since.
+func (d *Dialect) ended(ctx context.Context, c chat.Caller, s *chat.Session, r *agentRun) error {
+	e, err := d.lastEvent(ctx, c, s.ID, chat.Range{Types: []string{"session.completed", "session.failed", typeRestarted}})
+	if err != nil || e == nil {
+		return err
+	}
+	switch b := e.Body.(type) {
+	case chat.SessionCompleted:
+		r.Status = runCompleted
+		if b.Outcome == outcomeCancelled {
+			r.Status = runCancelled
+		}
+	case chat.SessionFailed:
+		r.Status, r.failed = runFailed, b.ErrorMessage
+	default:
+		return nil
+	}
+	r.CompletedAt, r.end = &e.At, e
+	return nil
+}
+
+// endMessage is the message that ended a run, for a reader that has it already. It
+// is sent again, because the client waits until a stream brings it.
+func (d *Dialect) endMessage(ctx context.Context, c chat.Caller, sess run, enc coding, at chat.At) ([]byte, error) {
+	if sess.workstream != "" {
+		return d.workstreamEnd(ctx, c, sess, enc, at)
+	}
+	if sess.Status != chat.Completed && sess.Status != chat.FailedState {
+		return nil, nil
+	}
+	var r agentRun
+	if err := d.ended(ctx, c, &sess.Session, &r); err != nil || r.end == nil || r.end.At > at {
+		return nil, err
+	}
+	return enc.appendMessages(nil, r.end, 0), nil
+}
+
+// run is the session that a request names, and the workstream when it names one
+// by an id of the form SESSION~WORKSTREAM.
+type run struct {
+	chat.Session
+	workstream string
+}
+
+// runID names a workstream where the protocol needs the id of a run.
+func runID(session chat.SessionID, workstream string) string {
+	if workstream == "" {
+		return string(session)
+	}
+	return string(session) + "~" + workstream
+}
+
+// findRun returns the run of an id, which may be an alias of the caller.
+func (d *Dialect) findRun(ctx context.Context, c chat.Caller, name string) (run, error) {
+	id, workstream, child := strings.Cut(name, "~")
+	resolved, err := d.opt.Sessions.Resolve(ctx, c, chat.SessionID(id))
+	if err != nil {
+		return run{}, err
+	}
+	sess, err := d.opt.Sessions.Get(ctx, c, resolved)
+	if err != nil {
+		if chat.CodeOf(err) == chat.NotFound {
+			err = chat.Errorf(chat.NotFound, "there is no run %q, or it is not yours", text.Clip(name, 80))
+		}
+		return run{}, err
+	}
+	if !child {
+		return run{Session: sess}, nil
+	}
+	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+	if err != nil {
+		return run{}, err
+	}
+	if workstream == "" || st.Workstream(workstream) == nil {
+		return run{}, chat.Errorf(chat.NotFound, "run %s has no workstream %q", sess.ID, text.Clip(workstream, 64))
+	}
+	return run{Session: sess, workstream: workstream}, nil
+}
+
+// fileOwner is findRun for the files of a run.
+func (d *Dialect) fileOwner(ctx context.Context, c chat.Caller, id string) (chat.Session, string, error) {
+	sess, err := d.findRun(ctx, c, id)
+	return sess.Session, sess.workstream, err
+}
+
+// mustBeWhole refuses a workstream where only a whole run makes sense.
+func (r *run) mustBeWhole() error {
+	if r.workstream == "" {
+		return nil
+	}
+	return chat.Errorf(chat.Invalid, "%s is a workstream of run %s, and this is done with whole runs: use the id of the run, or launch another workstream",
+		text.Clip(r.workstream, 64), r.ID)
+}
