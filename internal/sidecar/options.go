@@ -63,11 +63,6 @@ func ParseCollections(text string) ([]Collection, error) {
 	return list, nil
 }
 
-// LogValue leaves the secrets out.
-func (o Options) LogValue() slog.Value {
-	return slog.GroupValue(slog.String("session", string(o.Session)), slog.String("server", o.Server), slog.String("nats", o.NATS))
-}
-
 func (o Options) withDefaults() Options {
 	o.Stream = strings.TrimRight(cmp.Or(o.Stream, "http://127.0.0.1:3100"), "/")
 	o.Channel = strings.TrimRight(cmp.Or(o.Channel, "http://127.0.0.1:8788"), "/")

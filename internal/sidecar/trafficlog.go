@@ -3,7 +3,7 @@ package sidecar
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -30,71 +30,71 @@ type record struct {
 // trafficRecorder publishes records on the audit subject of the session. Records wait while
 // the server is not connected.
 type trafficRecorder struct {
-	s *Sidecar
-
-	mu      sync.Mutex
-	number  int64
-	queue   []record
-	changed chan struct{}
+	s      *Sidecar
+	number atomic.Int64
+	queue  chan *record
+	unsent *record // taken from the queue and not stored
 }
 
 // maxQueue bounds the waiting records. Newer ones are dropped; their numbers are missing.
 const maxQueue = 10_000
 
 func newTrafficRecorder(s *Sidecar) *trafficRecorder {
-	return &trafficRecorder{s: s, changed: make(chan struct{}, 1)}
+	return &trafficRecorder{s: s, queue: make(chan *record, maxQueue)}
 }
 
 func (a *trafficRecorder) add(r record) {
 	r.Session, r.Epoch, r.At = a.s.opt.Session, a.s.write.epoch, time.Now().UTC().Format(time.RFC3339Nano)
-	a.mu.Lock()
-	a.number++
-	r.Number = a.number
-	if len(a.queue) < maxQueue {
-		a.queue = append(a.queue, r)
+	r.Number = a.number.Add(1)
+	select {
+	case a.queue <- &r:
+	default:
 	}
-	a.mu.Unlock()
-	signal(a.changed)
 }
 
 // run publishes until ctx ends.
 func (a *trafficRecorder) run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		select {
-		case <-a.changed:
-			a.drain(ctx)
+		case r := <-a.queue:
+			a.publish(ctx, r)
 		case <-ctx.Done():
-			return nil
+		}
+	}
+	return nil
+}
+
+// drain publishes the waiting records.
+func (a *trafficRecorder) drain(ctx context.Context) {
+	if a.unsent != nil {
+		a.publish(ctx, a.unsent)
+	}
+	for ctx.Err() == nil {
+		select {
+		case r := <-a.queue:
+			a.publish(ctx, r)
+		default:
+			return
 		}
 	}
 }
 
-// drain publishes the waiting records and repeats each until it is stored.
-func (a *trafficRecorder) drain(ctx context.Context) {
-	for wait := 50 * time.Millisecond; ; {
-		a.mu.Lock()
-		if len(a.queue) == 0 {
-			a.mu.Unlock()
+// publish repeats a record until it is stored.
+func (a *trafficRecorder) publish(ctx context.Context, r *record) {
+	b, err := json.Marshal(r)
+	for wait := 50 * time.Millisecond; err == nil; wait = min(2*wait, 2*time.Second) {
+		_, _, failed := a.s.conn.request(ctx, x1.Subject(a.s.opt.Session, x1.Traffic), b, requestWait)
+		if failed == nil {
 			return
 		}
-		r := a.queue[0]
-		a.mu.Unlock()
-		b, err := json.Marshal(r)
-		if err == nil {
-			if _, _, err = a.s.conn.request(ctx, x1.Subject(a.s.opt.Session, x1.Traffic), b, requestWait); errors.Is(err, nats.ErrMaxPayload) {
-				// It could never be sent and would block the records after it.
-				a.s.log.Warn("a traffic record is too large for NATS and was dropped", "bytes", len(b))
-			} else if err != nil {
-				if !pause(ctx, wait) {
-					return
-				}
-				wait = min(2*wait, 2*time.Second)
-				continue
-			}
+		if errors.Is(failed, nats.ErrMaxPayload) {
+			// It could never be sent and would block the records after it.
+			a.s.log.Warn("a traffic record is too large for NATS and was dropped", "bytes", len(b))
+			return
 		}
-		wait = 50 * time.Millisecond
-		a.mu.Lock()
-		a.queue = a.queue[1:]
-		a.mu.Unlock()
+		if !pause(ctx, wait) {
+			a.unsent = r
+			return
+		}
 	}
 }

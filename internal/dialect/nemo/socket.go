@@ -61,9 +61,9 @@ type socket struct {
 	pingCount atomic.Uint64 // pings are numbered
 	arrived   atomic.Bool   // something arrived since the last heartbeat
 
-	mu          sync.Mutex
-	subs        map[subscriptionKey]*subscription
-	pingWaiters map[uint64]chan struct{}
+	mu       sync.Mutex
+	subs     map[subscriptionKey]*subscription
+	nextPong chan struct{} // closed when a pong arrives
 }
 
 // subscriptionKey tells conversations of different identities apart.
@@ -103,7 +103,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	s := &socket{
 		d: d, schema: schema, browserID: browser, requested: requested, isBrowser: r.Header.Get("Origin") != "",
 		done: make(chan struct{}), readEnded: make(chan struct{}),
-		subs: map[subscriptionKey]*subscription{}, pingWaiters: map[uint64]chan struct{}{},
+		subs: map[subscriptionKey]*subscription{}, nextPong: make(chan struct{}),
 	}
 	if s.defaultConversation = requested; requested == "" {
 		s.defaultConversation = d.opt.NewID()
@@ -224,19 +224,16 @@ func (s *socket) ping(ctx context.Context) {
 func (s *socket) pong(payload []byte) {
 	s.ponged.Store(true)
 	s.arrived.Store(true)
+	s.mu.Lock()
+	close(s.nextPong)
+	s.nextPong = make(chan struct{})
+	subs := slices.Collect(maps.Values(s.subs))
+	s.mu.Unlock()
 	if len(payload) != 8 {
 		return
 	}
-	n := binary.BigEndian.Uint64(payload)
-	s.mu.Lock()
-	if c := s.pingWaiters[n]; c != nil {
-		close(c)
-		delete(s.pingWaiters, n)
-	}
-	subs := slices.Collect(maps.Values(s.subs))
-	s.mu.Unlock()
 	for _, sub := range subs {
-		sub.pong(n)
+		sub.pong(binary.BigEndian.Uint64(payload))
 	}
 }
 
@@ -253,16 +250,10 @@ func (s *socket) ignoresPings() bool {
 func (s *socket) respondsToPing(timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	n, answered := s.pingCount.Add(1), make(chan struct{})
 	s.mu.Lock()
-	s.pingWaiters[n] = answered
+	answered := s.nextPong
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.pingWaiters, n)
-	}()
-	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, n))
+	s.ping(ctx)
 	select {
 	case <-answered:
 		return true

@@ -121,8 +121,7 @@ func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSess
 			return err
 		})
 		if err == nil {
-			d.sidecars.forget(a.id)
-			return d.sidecars.set(a.id, true, meta.AgentID), nil
+			return d.sidecars.add(a.id, meta.AgentID), nil
 		}
 	}
 	if err != nil {
@@ -163,8 +162,7 @@ func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSess
 	if err := d.update(ctx, a.id, update); err != nil {
 		return nil, err
 	}
-	d.sidecars.forget(a.id)
-	return d.sidecars.set(a.id, true, meta.AgentID), nil
+	return d.sidecars.add(a.id, meta.AgentID), nil
 }
 
 // update changes a session's record as the server.

@@ -12,16 +12,15 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// sidecarSessions caches which sessions have a sidecar. Their agent runs behind the
+// sidecarSessions caches the sessions that have a sidecar. Their agent runs behind the
 // sidecar, so no agent of the server answers, and user messages are published on input.
 // The session's metadata has x1.sidecar and x1.agent_id for clients. The server itself
 // uses [chat.Session.ServedBy], which clients cannot write.
 type sidecarSessions struct {
 	d *Dialect
 
-	mu       sync.Mutex
-	known    map[chat.SessionID]*sidecarSession // nil for sessions without a sidecar
-	sidecars int                                // sessions with a sidecar
+	mu    sync.Mutex
+	known map[chat.SessionID]*sidecarSession
 }
 
 // maxSidecarSessions bounds the sessions whose replayFilter is in memory; each may
@@ -32,7 +31,7 @@ const maxSidecarSessions = 1000
 // goroutine that handles the session's messages.
 type sidecarSession struct {
 	agent  string        // its name; "" when unknown
-	replay *replayFilter // what its publisher sent without ids, nil until something came in; belongs to the goroutine that handles the session's messages
+	replay *replayFilter // what its publisher sent without ids; nil until something came in
 
 	epoch    int64 // of the newest sidecar
 	epochKey string
@@ -89,75 +88,47 @@ func withSidecarMeta(metadata json.RawMessage, m sidecarMeta) (json.RawMessage, 
 // find returns a session with a sidecar, or nil if it has none.
 func (a *sidecarSessions) find(ctx context.Context, id chat.SessionID) (*sidecarSession, error) {
 	a.mu.Lock()
-	at, ok := a.known[id]
+	at := a.known[id]
 	a.mu.Unlock()
-	if ok {
+	if at != nil {
 		return at, nil
 	}
 	sess, err := a.d.opt.Sessions.Get(ctx, chat.Trusted, id)
-	if err != nil {
-		return nil, err
+	if m := sidecarOf(&sess); err == nil && m.Sidecar {
+		at = a.add(id, m.AgentID)
 	}
-	m := sidecarOf(&sess)
-	return a.set(id, m.Sidecar, m.AgentID), nil
+	return at, err
 }
 
-// set caches a session.
-func (a *sidecarSessions) set(id chat.SessionID, sidecar bool, agent string) *sidecarSession {
+// add caches a session with a sidecar.
+func (a *sidecarSessions) add(id chat.SessionID, agent string) *sidecarSession {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if at := a.known[id]; at != nil {
 		return at
 	}
-	if len(a.known) >= maxProjections { // they can be read again
-		for other, at := range a.known {
-			if at == nil {
-				delete(a.known, other)
-			}
+	if len(a.known) >= maxSidecarSessions {
+		for other := range a.known { // what it knows can be read again from the log
+			delete(a.known, other)
+			break
 		}
-	}
-	if !sidecar {
-		a.known[id] = nil
-		return nil
 	}
 	at := &sidecarSession{agent: agent}
 	a.known[id] = at
-	if a.sidecars++; a.sidecars > maxSidecarSessions {
-		for other, old := range a.known { // its replayFilter can be read again from the log
-			if old != nil && other != id {
-				delete(a.known, other)
-				a.sidecars--
-				break
-			}
-		}
-	}
 	return at
 }
 
 func (a *sidecarSessions) forget(id chat.SessionID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.known[id] != nil {
-		a.sidecars--
-	}
 	delete(a.known, id)
-}
-
-// renew drops a session without a sidecar from the cache, because its record changed.
-func (a *sidecarSessions) renew(id chat.SessionID) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.known[id] == nil {
-		delete(a.known, id)
-	}
 }
 
 // deliver publishes user events and stop requests on the input of a session's sidecar.
 func (p *projector) deliver(ctx context.Context, id chat.SessionID, f chat.Fact, typ string) error {
 	switch typ {
 	case "user.message", "user.input_response", "user.approval_response", "user.permission_response", "turn.stop_requested":
-	case "session.updated", "session.started":
-		p.d.sidecars.renew(id)
+	case "session.updated":
 		if e, err := f.Event(); err == nil {
 			p.d.disconnectFormerMembers(ctx, &e)
 		}

@@ -30,7 +30,7 @@ import (
 	"encoding/hex"
 	"iter"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -58,12 +58,9 @@ type Options struct {
 
 // Orchestration starts children.
 type Orchestration struct {
-	opt Options
-
-	mu      sync.Mutex
-	queue   []chat.Event // of children, for their parents
-	dropped bool         // the queue was full
-	wakeUp  chan struct{}
+	opt     Options
+	queue   chan *chat.Event // of children, for their parents
+	dropped atomic.Bool      // the queue was full
 }
 
 // New returns an orchestration; Run starts the wakes.
@@ -71,7 +68,7 @@ func New(opt Options) *Orchestration {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Orchestration{opt: opt, wakeUp: make(chan struct{}, 1)}
+	return &Orchestration{opt: opt, queue: make(chan *chat.Event, maxQueue)}
 }
 
 // Provider serves the operations.

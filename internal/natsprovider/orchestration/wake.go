@@ -24,16 +24,11 @@ func (o *Orchestration) Committed(evs []chat.Event) {
 		if !slices.Contains(wakeTypes, evs[i].Type) || !strings.HasPrefix(string(evs[i].Session), childPrefix) {
 			continue
 		}
-		o.mu.Lock()
-		if len(o.queue) < maxQueue {
-			o.queue = append(o.queue, evs[i])
-		} else {
-			o.dropped = true
-		}
-		o.mu.Unlock()
+		e := evs[i]
 		select {
-		case o.wakeUp <- struct{}{}:
+		case o.queue <- &e:
 		default:
+			o.dropped.Store(true)
 		}
 	}
 }
@@ -46,21 +41,15 @@ func (o *Orchestration) Run(ctx context.Context) error {
 	o.catchUpRecent(ctx)
 	for {
 		select {
-		case <-o.wakeUp:
+		case e := <-o.queue:
+			if err := o.wake(ctx, e); err != nil && ctx.Err() == nil {
+				o.opt.Logger.Warn("a parent could not be woken", "session", e.Session, "err", err)
+			}
 		case <-ctx.Done():
 			return nil
 		}
-		o.mu.Lock()
-		queue, dropped := o.queue, o.dropped
-		o.queue, o.dropped = nil, false
-		o.mu.Unlock()
-		if dropped {
+		if o.dropped.Swap(false) {
 			o.catchUpRecent(ctx)
-		}
-		for i := range queue {
-			if err := o.wake(ctx, &queue[i]); err != nil && ctx.Err() == nil {
-				o.opt.Logger.Warn("a parent could not be woken", "session", queue[i].Session, "err", err)
-			}
 		}
 	}
 }
