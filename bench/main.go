@@ -1,8 +1,8 @@
 // Command bench measures Parley against bare Pebble and against a small
 // centrifuge server, row by row of docs/benchmarks.md, and prints a table.
 //
-// Servers run as other processes; this process makes the load. Rounds alternate between Parley and its peer, so that other
-// load on the machine affects both, and medians of the rounds are compared.
+// Servers run as other processes; this process makes the load. Trials alternate between Parley and its peer, so that other
+// load on the machine affects both, and medians of the trials are compared.
 package main
 
 import (
@@ -24,8 +24,8 @@ type env struct {
 	binary string // the parley binary
 	temp   string
 	store  string // folder of the store with a million sessions
-	rounds int
-	span   time.Duration // of one round
+	trials int
+	span   time.Duration // of one trial
 	short  bool
 	prof   string // folder for CPU profiles of the server; "" means none
 }
@@ -52,7 +52,7 @@ var rows = []row{
 	{12, "start with a million sessions", startFull},
 	{13, "model agent", modelAgent},
 	{14, "append with x1 on", appendX1},
-	{15, "Vertesia runs", runs},
+	{15, "Vertesia runs", vertesiaRuns},
 }
 
 func main() {
@@ -66,15 +66,15 @@ func main() {
 	}
 	e := &env{}
 	only := flag.String("row", "", "numbers of the rows to run, separated by commas; all when empty")
-	flag.BoolVar(&e.short, "short", false, "one short round each, to check that everything works")
+	flag.BoolVar(&e.short, "short", false, "one short trial each, to check that everything works")
 	flag.StringVar(&e.binary, "parley", "bin/parley", "the parley binary")
 	flag.StringVar(&e.store, "store", filepath.Join(os.TempDir(), "parley-bench-store"), "folder of the store with a million sessions, which is built once and kept")
-	flag.IntVar(&e.rounds, "rounds", 3, "rounds of each kind")
-	flag.DurationVar(&e.span, "span", 2*time.Second, "length of a round")
-	flag.StringVar(&e.prof, "profile", "", "folder for CPU profiles of the server, one per round")
+	flag.IntVar(&e.trials, "trials", 3, "trials of each kind")
+	flag.DurationVar(&e.span, "span", 2*time.Second, "length of a trial")
+	flag.StringVar(&e.prof, "profile", "", "folder for CPU profiles of the server, one per trial")
 	flag.Parse()
 	if e.short {
-		e.rounds, e.span = 1, 500*time.Millisecond
+		e.trials, e.span = 1, 500*time.Millisecond
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()

@@ -150,7 +150,7 @@ func (p *process) resetPeak() error {
 }
 
 // measure runs a load on the server. With -profile it also takes a CPU profile of a Parley server.
-func (p *process) measure(e *env, name string, run func() (load.Result, error)) (r round, err error) {
+func (p *process) measure(e *env, name string, run func() (load.Result, error)) (r trial, err error) {
 	done := make(chan error, 1)
 	if e.prof != "" && p.parley {
 		go func() { done <- p.profile(e, name) }()

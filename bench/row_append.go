@@ -27,16 +27,16 @@ func overHTTP(e *env, batch int) appendFunc {
 	}
 }
 
-func overWS(e *env, batch, window int) appendFunc {
+func overWS(e *env, batch, inFlight int) appendFunc {
 	return func(t load.Target, s []string) (load.Result, error) {
-		return load.AppendWS(e.ctx, t, load.Native{}, s, batch, window, e.span)
+		return load.AppendWS(e.ctx, t, load.Native{}, s, batch, inFlight, e.span)
 	}
 }
 
 // appendSide is a server with sessions to append to.
 func appendSide(e *env, p *process, name string, run appendFunc) (*side, error) {
 	sessions, err := p.sessions(name, appenders)
-	return &side{name: name, run: func(i int) (round, error) {
+	return &side{name: name, run: func(i int) (trial, error) {
 		return p.measure(e, fmt.Sprintf("%s-%d", name, i), func() (load.Result, error) { return run(p.target, sessions) })
 	}}, err
 }
@@ -70,7 +70,7 @@ func (w way) measure(e *env) (l line, err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	peer := inProcess("bare Pebble", db.writers(appenders), e.span/2)
-	if err := alternate(e, e.rounds, ours, peer); err != nil {
+	if err := alternate(e, e.trials, ours, peer); err != nil {
 		return l, err
 	}
 	r, bare := ours.rate(), peer.rate()
@@ -97,7 +97,7 @@ func appendMany(e *env) ([]line, error) {
 	return appends(e,
 		way{"arrays", "durable append, arrays of 32 over HTTP, 64 writers", 40e3, 0, overHTTP(e, 32)},
 		way{"ws-arrays", "durable append, arrays of 32 over WebSocket, 64 writers", 40e3, 0, overWS(e, 32, 1)},
-		way{"ws-window", "durable append, one event per WebSocket frame, 64 writers with 16 frames under way each", 40e3, 0, overWS(e, 1, 16)},
+		way{"ws-in-flight", "durable append, one event per WebSocket frame, 64 writers with 16 frames under way each", 40e3, 0, overWS(e, 1, 16)},
 		way{"ws", "durable append, one event per WebSocket frame, 64 writers that wait for each answer", 40e3, 0, overWS(e, 1, 1)},
 	)
 }
@@ -131,14 +131,14 @@ func (w way) compareX1(e *env) (line, error) {
 			return line{}, err
 		}
 		run := s.run
-		s.run = func(i int) (round, error) {
+		s.run = func(i int) (trial, error) {
 			r, err := run(i)
 			// The archive may still be written, which would slow down the other server.
 			return r, errors.Join(err, p.waitIdle(e))
 		}
 		sides = append(sides, s)
 	}
-	if err := alternate(e, e.rounds, sides...); err != nil {
+	if err := alternate(e, e.trials, sides...); err != nil {
 		return line{}, err
 	}
 	off, on := sides[0].rate(), sides[1].rate()

@@ -45,11 +45,11 @@ func live(e *env, name string, n int, run func(a *audience) (load.Result, error)
 		if err != nil {
 			return nil, nil, err
 		}
-		all = append(all, &side{name: by, run: func(i int) (round, error) {
+		all = append(all, &side{name: by, run: func(i int) (trial, error) {
 			return a.p.measure(e, fmt.Sprintf("%s-%s-%d", name, by, i), func() (load.Result, error) { return run(a) })
 		}})
 	}
-	return all[:2], all[2], alternate(e, e.rounds, all...)
+	return all[:2], all[2], alternate(e, e.trials, all...)
 }
 
 // fanOut compares how fast messages reach many readers.
@@ -106,9 +106,9 @@ func previews(e *env) (lines []line, err error) {
 	return lines, nil
 }
 
-// runs is previews with readers of Vertesia's stream. It sends a chunk every 16 ms at most, which is thus the least latency
+// vertesiaRuns is previews with readers of Vertesia's stream. It sends a chunk every 16 ms at most, which is thus the least latency
 // of a busy run.
-func runs(e *env) ([]line, error) {
+func vertesiaRuns(e *env) ([]line, error) {
 	const n = 2000
 	l, err := previewsTo(e, "vertesia", n, func(id string) string { return "/api/v1/agents/" + id + "/stream?skipHistory=true" }, 320, 150)
 	l.what = fmt.Sprintf("%d Vertesia runs x 20 pieces/s, one SSE reader each, p99", n)
@@ -124,7 +124,7 @@ func previewsTo(e *env, name string, n int, path func(id string) string, need, w
 	defer pr.stop()
 	var sides []*side
 	for _, p := range []*process{pr.ours, pr.peer} {
-		sides = append(sides, &side{name: name, run: func(i int) (r round, err error) {
+		sides = append(sides, &side{name: name, run: func(i int) (r trial, err error) {
 			ids, err := p.sessions(fmt.Sprintf("%s-%d", name, i), n)
 			if err != nil {
 				return r, err
@@ -147,7 +147,7 @@ func previewsTo(e *env, name string, n int, path func(id string) string, need, w
 			})
 		}})
 	}
-	if err := alternate(e, e.rounds, sides...); err != nil {
+	if err := alternate(e, e.trials, sides...); err != nil {
 		return line{}, err
 	}
 	ours, peer := sides[0], sides[1]

@@ -83,9 +83,9 @@ func modelAgent(e *env) (lines []line, err error) {
 		value: float64(added) / float64(time.Millisecond), need: 3, want: 2, must: "3 ms more", aim: "2 ms more",
 	})
 	longAnswer := func(name string, ask func(i int) (first, all time.Duration, err error)) *side {
-		return &side{name: name, run: func(i int) (round, error) {
+		return &side{name: name, run: func(i int) (trial, error) {
 			_, all, err := ask(i)
-			return round{rate: float64(words) / all.Seconds()}, err
+			return trial{rate: float64(words) / all.Seconds()}, err
 		}}
 	}
 	peers := []*side{
@@ -96,7 +96,7 @@ func modelAgent(e *env) (lines []line, err error) {
 	agent := longAnswer("the model agent", func(i int) (time.Duration, time.Duration, error) {
 		return m.through(e.ctx, fmt.Sprint("long-", i), "long")
 	})
-	if err := alternate(e, max(3, e.rounds), append(peers, agent)...); err != nil {
+	if err := alternate(e, max(3, e.trials), append(peers, agent)...); err != nil {
 		return lines, err
 	}
 	for i, p := range peers {

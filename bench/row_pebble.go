@@ -36,7 +36,7 @@ var user = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "u"}, Scopes: []ch
 
 // inProcess is a side that runs steps in this process, all at the same time.
 func inProcess(name string, steps []func() error, span time.Duration) *side {
-	return &side{name: name, run: func(int) (round, error) { return runSteps(steps, span) }}
+	return &side{name: name, run: func(int) (trial, error) { return runSteps(steps, span) }}
 }
 
 func appendWith(e *env, dir string, writers int) (lines []line, err error) {
@@ -74,15 +74,15 @@ func appendWith(e *env, dir string, writers int) (lines []line, err error) {
 	}
 	defer func() { err = errors.Join(err, alike.Close()) }()
 	peer, same := inProcess("bare Pebble", db.writers(writers), e.span/4), inProcess("bare Pebble", alike.pairs(writers, size), e.span/4)
-	ours := &side{name: "Parley", run: func(i int) (round, error) {
+	ours := &side{name: "Parley", run: func(i int) (trial, error) {
 		end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))
 		if err != nil {
-			return round{}, err
+			return trial{}, err
 		}
 		defer end()
 		return runSteps(steps, e.span/4)
 	}}
-	if err := alternate(e, 2*e.rounds+1, ours, peer, same); err != nil {
+	if err := alternate(e, 2*e.trials+1, ours, peer, same); err != nil {
 		return nil, err
 	}
 	show := func(s *side) string { return fmt.Sprintf("%s, %.0f µs cpu each", perSecond(s.rate()), s.cost()) }
@@ -97,7 +97,7 @@ func appendWith(e *env, dir string, writers int) (lines []line, err error) {
 }
 
 // runSteps repeats all steps for a while, each in its own goroutine.
-func runSteps(steps []func() error, span time.Duration) (round, error) {
+func runSteps(steps []func() error, span time.Duration) (trial, error) {
 	runtime.GC()
 	before := used()
 	var done atomic.Int64
@@ -119,10 +119,10 @@ func runSteps(steps []func() error, span time.Duration) (round, error) {
 	}
 	wg.Wait()
 	if p := first.Load(); p != nil {
-		return round{}, *p
+		return trial{}, *p
 	}
 	n := float64(max(done.Load(), 1))
-	return round{rate: n / time.Since(begun).Seconds(), cost: float64((used() - before).Microseconds()) / n}, nil
+	return trial{rate: n / time.Since(begun).Seconds(), cost: float64((used() - before).Microseconds()) / n}, nil
 }
 
 // used is the processor time that this process has used.

@@ -122,9 +122,9 @@ func startFull(e *env) ([]line, error) {
 	if err := os.CopyFS(bare, os.DirFS(filepath.Join(data, "store", "db"))); err != nil {
 		return nil, err
 	}
-	ours := &side{name: "Parley", run: func(int) (round, error) { return startAndStop(startParley(e, data)) }}
-	peer := &side{name: "bare Pebble", run: func(int) (round, error) { return startAndStop(startPeer(e, bareFlag, bare)) }}
-	if err := alternate(e, max(e.rounds, 2), ours, peer); err != nil {
+	ours := &side{name: "Parley", run: func(int) (trial, error) { return startAndStop(startParley(e, data)) }}
+	peer := &side{name: "bare Pebble", run: func(int) (trial, error) { return startAndStop(startPeer(e, bareFlag, bare)) }}
+	if err := alternate(e, max(e.trials, 2), ours, peer); err != nil {
 		return nil, err
 	}
 	return []line{{
@@ -135,13 +135,13 @@ func startFull(e *env) ([]line, error) {
 }
 
 // startAndStop measures how long a process took to get ready and its memory then, and ends it.
-func startAndStop(p *process, err error) (round, error) {
+func startAndStop(p *process, err error) (trial, error) {
 	if err != nil {
-		return round{}, err
+		return trial{}, err
 	}
 	defer p.stop()
 	m, err := p.memory("VmRSS")
-	return round{took: p.ready, memory: m}, err
+	return trial{took: p.ready, memory: m}, err
 }
 
 // buildStore makes a store with many sessions of one event, without syncs.
@@ -151,7 +151,7 @@ func buildStore(ctx context.Context, dir string, n int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	sessions := session.New(j, hub.New(j, hub.Options{}), session.Options{DefaultAgent: "demo"})
+	sessions := session.New(j, hub.New(j, hub.Options{}), session.Options{DefaultAgent: "demo", Quotas: session.Quotas{Sessions: -1}})
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
 	for w := range errs {

@@ -23,7 +23,7 @@ func storm(e *env) ([]line, error) {
 		return nil, err
 	}
 	defer pr.stop()
-	ours := &side{name: "Parley", run: func(i int) (r round, err error) {
+	ours := &side{name: "Parley", run: func(i int) (r trial, err error) {
 		name := fmt.Sprintf("storm-%d", i)
 		ids, err := pr.ours.sessions(name, 1)
 		if err != nil {
@@ -40,7 +40,7 @@ func storm(e *env) ([]line, error) {
 		})
 		return r, err
 	}}
-	peer := &side{name: "peer", run: func(i int) (r round, err error) {
+	peer := &side{name: "peer", run: func(i int) (r trial, err error) {
 		channel := fmt.Sprintf("%sstorm-%d", kept, i)
 		epoch, err := fillPeer(pr.peer, channel, missed)
 		if err != nil {
@@ -50,7 +50,7 @@ func storm(e *env) ([]line, error) {
 			return rs.WatchWS(pr.peer.target, recovering{epoch: epoch}, slices.Repeat([]string{channel}, n))
 		})
 	}}
-	if err := alternate(e, e.rounds, ours, peer); err != nil {
+	if err := alternate(e, e.trials, ours, peer); err != nil {
 		return nil, err
 	}
 	what := fmt.Sprintf("resume storm: %d readers x %d missed events, SSE", readers, missed)
@@ -67,7 +67,7 @@ func storm(e *env) ([]line, error) {
 }
 
 // resume opens all streams from a few goroutines and waits for the last event. It measures the time and the peak memory.
-func resume(p *process, readers, missed int, watch func(rs *load.Readers, n int) error) (r round, err error) {
+func resume(p *process, readers, missed int, watch func(rs *load.Readers, n int) error) (r trial, err error) {
 	const openers = 4
 	if err := p.resetPeak(); err != nil {
 		return r, err
@@ -170,7 +170,7 @@ func history(e *env) (lines []line, err error) {
 	defer ws.Close()
 	for _, coding := range []string{"gzip", "zstd", "identity"} {
 		var size, peerSize int
-		ours := &side{name: "Parley", run: func(int) (r round, err error) {
+		ours := &side{name: "Parley", run: func(int) (r trial, err error) {
 			_, merr := pr.ours.measure(e, "history-"+coding, func() (load.Result, error) {
 				r, err = repeat(e.span, func() error {
 					b, err := conn.Do("GET", "/parley/v1/sessions/"+ids[0]+"/events?limit=1000&order=desc", "Accept-Encoding: "+coding+"\r\n", nil)
@@ -181,7 +181,7 @@ func history(e *env) (lines []line, err error) {
 			})
 			return r, merr
 		}}
-		peer := &side{name: "peer", run: func(int) (round, error) {
+		peer := &side{name: "peer", run: func(int) (trial, error) {
 			return repeat(e.span, func() error {
 				b, err := askHistory(ws, kept+ids[0], 1000)
 				peerSize = len(b)
@@ -235,12 +235,12 @@ func openLong(e *env) ([]line, error) {
 	if err := errors.Join(db.fill(events), db.Close()); err != nil {
 		return nil, err
 	}
-	ours := &side{name: "Parley", run: func(i int) (round, error) { return openOnce(e, data, ids[0], items, i) }}
+	ours := &side{name: "Parley", run: func(i int) (trial, error) { return openOnce(e, data, ids[0], items, i) }}
 	bare := func(n int) *side {
-		return &side{name: "bare Pebble", run: func(int) (round, error) { return openOnceBare(e, data+"-bare", n) }}
+		return &side{name: "bare Pebble", run: func(int) (trial, error) { return openOnceBare(e, data+"-bare", n) }}
 	}
 	all, few := bare(events), bare(items)
-	if err := alternate(e, e.rounds, ours, all, few); err != nil {
+	if err := alternate(e, e.trials, ours, all, few); err != nil {
 		return nil, err
 	}
 	what := fmt.Sprintf("open a session of %d events: snapshot with the last %d items, ", events, items)
@@ -257,8 +257,8 @@ func openLong(e *env) ([]line, error) {
 	}, nil
 }
 
-// openOnce starts the server and reads the snapshot of a session, once and then for a round.
-func openOnce(e *env, data, id string, items, i int) (r round, err error) {
+// openOnce starts the server and reads the snapshot of a session, once and then for a trial.
+func openOnce(e *env, data, id string, items, i int) (r trial, err error) {
 	p, err := startParley(e, data)
 	if err != nil {
 		return r, err
@@ -280,7 +280,7 @@ func openOnce(e *env, data, id string, items, i int) (r round, err error) {
 }
 
 // openOnceBare does the same with bare Pebble and n values.
-func openOnceBare(e *env, dir string, n int) (r round, err error) {
+func openOnceBare(e *env, dir string, n int) (r trial, err error) {
 	db, err := openBare(dir)
 	if err != nil {
 		return r, err

@@ -14,7 +14,7 @@ import (
 type block struct {
 	chat.Block // without Text
 	text       strings.Builder
-	shown      int // bytes that readers may see; less than the text only during a window (see fill.go)
+	shown      int // bytes that readers may see; less than the text only while events are unpublished (see fill.go)
 }
 
 func (b *block) snapshot() chat.Block {

@@ -52,7 +52,9 @@
 // watched session the newest events are kept up to Options.Tail and
 // Options.TailBytes; entries of the live ring that all readers have taken are dropped.
 // A slow reader holds the one segment, or page of the log, that it is writing; beyond
-// the bounds it continues from the log. Open blocks are kept with or without readers:
+// the bounds it continues from the log. It does not delay other readers or publishers.
+// If one write takes longer than 30 s, package wire closes its connection
+// (wire.DefaultWriteTimeout); the client reconnects with its cursor. Open blocks are kept with or without readers:
 // at most chat.MaxBlock of text each, and 16 bytes for each piece. Nothing here grows
 // with the length of a session.
 //

@@ -37,7 +37,7 @@ type segment struct {
 	full        bool
 }
 
-// unit is a position where a reader can begin or end: after each entry, or after each
+// unit is a boundary where a reader can begin or end: after each entry, or after each
 // packed group.
 type unit struct {
 	next  uint32 // entries since the segment's first

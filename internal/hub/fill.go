@@ -26,7 +26,7 @@ import (
 //     event can be: to the last one that was published, or to the beginning of the
 //     oldest open block;
 //   - pieces that are published late, with positions before the last event found, are
-//     hidden from readers until that event is published too (see window): only then is
+//     hidden from readers until that event is published too (see unpublished): only then is
 //     it known whether their block is still open.
 
 // firstRead is how many events a fill reads. Most readers begin at the last event; the
@@ -89,7 +89,7 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 	if len(t.events.ents) == 0 {
 		t.events.restart(uint64(last) + 1)
 		if n := len(found); n > 0 {
-			t.window = window{last, found[n-1].At}
+			t.unpublished = unpublished{last, found[n-1].At}
 		}
 	}
 	for len(found) > 0 && uint64(found[len(found)-1].Fact.Seq) >= t.events.first {

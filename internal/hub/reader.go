@@ -114,7 +114,7 @@ func (r *reader) offerIdle() {
 	r.topic.mu.Lock()
 	r.topic.unparkOne(r)
 	r.topic.mu.Unlock()
-	r.offer(Batch{Cursor: r.position(), Last: r.last, Live: true, Idle: true})
+	r.offer(Batch{Cursor: r.cursorCopy(), Last: r.last, Live: true, Idle: true})
 }
 
 // The methods below are called with the topic locked and release it.
@@ -152,13 +152,13 @@ func (r *reader) takePast() Batch {
 		own := slices.Clone(t.events.slice(from, min(limit, from+maxOwn)))
 		for i := range own {
 			r.cursor.PassEvent(own[i].Fact.Seq, own[i].Block)
-			own[i].Cursor = r.position()
+			own[i].Cursor = r.cursorCopy()
 		}
 		return r.pieces(own)
 	}
 	b, next, private := r.cut(&t.events, false, from, limit)
 	r.cursor.Seq = chat.Seq(next - 1)
-	b.Cursor, b.Last = r.position(), r.last
+	b.Cursor, b.Last = r.cursorCopy(), r.last
 	t.mu.Unlock()
 	r.encode(&b, private)
 	return b
@@ -216,7 +216,7 @@ func (r *reader) missing(open []chat.Block, byPosition bool, until chat.At) []En
 
 // pieces makes a batch for this reader alone.
 func (r *reader) pieces(entries []Entry) Batch {
-	b := Batch{Cursor: r.position(), Last: r.last}
+	b := Batch{Cursor: r.cursorCopy(), Last: r.last}
 	r.topic.mu.Unlock()
 	if r.codec == nil {
 		b.Entries = entries
@@ -252,7 +252,7 @@ func (r *reader) takeTrimmed() Batch {
 			}
 			r.cursor.PassPiece(p.Block, p.End)
 		}
-		e.Cursor = r.position()
+		e.Cursor = r.cursorCopy()
 		out = append(out, e)
 	}
 	r.pos = t.live.end()
@@ -330,10 +330,10 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 			entries = append(entries, r.missing(open, true, e.At)...)
 		}
 		r.cursor.PassEvent(f.Seq, e.Block)
-		e.Cursor = r.position()
+		e.Cursor = r.cursorCopy()
 		entries = append(entries, e)
 	}
-	b := Batch{Cursor: r.position(), Last: r.last}
+	b := Batch{Cursor: r.cursorCopy(), Last: r.last}
 	if r.codec == nil {
 		b.Entries = entries
 	} else {
@@ -342,8 +342,8 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 	return b, nil
 }
 
-// position returns a copy of the cursor.
-func (r *reader) position() chat.Cursor {
+// cursorCopy returns a copy of the cursor.
+func (r *reader) cursorCopy() chat.Cursor {
 	return chat.Cursor{Seq: r.cursor.Seq, Blocks: slices.Clone(r.cursor.Blocks)}
 }
 

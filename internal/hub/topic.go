@@ -14,27 +14,27 @@ type topic struct {
 	id   chat.SessionID
 	idle *list.Element // in Hub.idle; guarded by Hub.mu
 
-	mu        sync.Mutex
-	removed   bool  // no longer in the table: look it up again
-	ended     error // why all readers must end
-	open      blocks
-	published chat.Seq  // the last event that was published since the topic exists; 0 for none
-	fill      *fill     // in progress or done; nil when the tail is not in memory
-	events    ring      // the newest events, by sequence; valid when filled
-	window    window    // events that are in the tail and not published yet
-	complete  bool      // growTail has read all that the tail can hold
-	growing   *fill     // that read, while it is in progress
-	live      ring      // entries for readers that have caught up
-	trimAt    int       // length of live at which entries that all readers have are dropped
-	rs        []*reader // all
-	parked    []*reader // those that wait for something new
-	codecs    []*codec
-	pace      pace
+	mu          sync.Mutex
+	removed     bool  // no longer in the table: look it up again
+	ended       error // why all readers must end
+	open        blocks
+	published   chat.Seq    // the last event that was published since the topic exists; 0 for none
+	fill        *fill       // in progress or done; nil when the tail is not in memory
+	events      ring        // the newest events, by sequence; valid when filled
+	unpublished unpublished // events that are in the tail and not published yet
+	complete    bool        // growTail has read all that the tail can hold
+	growing     *fill       // that read, while it is in progress
+	live        ring        // entries for readers that have caught up
+	trimAt      int         // length of live at which entries that all readers have are dropped
+	rs          []*reader   // all
+	parked      []*reader   // those that wait for something new
+	codecs      []*codec
+	pace        pace
 }
 
-// window is the time from the fill until the last event that it found is published.
-type window struct {
-	seq chat.Seq // 0 when it is over
+// unpublished is the last event that the fill has found, until it is published.
+type unpublished struct {
+	seq chat.Seq // 0 for none
 	at  chat.At
 }
 
@@ -77,8 +77,8 @@ func (t *topic) publish(h *Hub, entries []Entry) {
 		}
 		t.open.finish(e.Block)
 		t.published = e.Fact.Seq
-		if t.window.seq != 0 && e.Fact.Seq >= t.window.seq {
-			t.window = window{}
+		if t.unpublished.seq != 0 && e.Fact.Seq >= t.unpublished.seq {
+			t.unpublished = unpublished{}
 			t.open.reveal(func(piece *Entry) { t.addLive(piece, warm) })
 		}
 		if t.fill != nil && t.addFact(h, &e, warm) {
@@ -102,7 +102,7 @@ func (t *topic) addLive(e *Entry, warm bool) {
 func (t *topic) addPiece(h *Hub, e *Entry) bool {
 	// Readers may already have the event that finishes this block, although it is
 	// published later. The piece stays hidden until that is known.
-	hidden := t.window.seq != 0 && e.At <= t.window.at
+	hidden := t.unpublished.seq != 0 && e.At <= t.unpublished.at
 	p, hole := t.open.add(e.Piece, e.At, hidden)
 	if hole {
 		h.count.holes.Add(1)
@@ -260,7 +260,7 @@ func (t *topic) remove(r *reader) {
 
 // dropTail removes the tail from memory.
 func (t *topic) dropTail() {
-	t.fill, t.complete, t.window = nil, false, window{}
+	t.fill, t.complete, t.unpublished = nil, false, unpublished{}
 	t.open.reveal(func(*Entry) {})
 	t.events.restart(0)
 	t.live.restart(0)

@@ -61,7 +61,7 @@ func (r *reader) loop(ctx context.Context, yield func(Batch, error) bool, err er
 func (h *Hub) begin(ctx context.Context, id chat.SessionID, from *Start, enc Encoding) (*reader, error) {
 	r := &reader{hub: h, enc: enc, byPosition: from.ByPosition, everyPiece: from.EveryPiece, idle: from.Idle, guard: from.Guard, wake: make(chan struct{}, 1), parked: -1}
 	err := r.start(ctx, id, from.Cursor)
-	r.offer(Batch{Cursor: r.position(), Last: r.last})
+	r.offer(Batch{Cursor: r.cursorCopy(), Last: r.last})
 	return r, err
 }
 

@@ -66,18 +66,18 @@ func AppendHTTP(ctx context.Context, t Target, sessions []string, batch int, d t
 }
 
 // AppendWS appends for a while, one writer and socket per session, batch
-// messages in each frame and up to window frames that wait for their answer.
-func AppendWS(ctx context.Context, t Target, p Protocol, sessions []string, batch, window int, d time.Duration) (Result, error) {
+// messages in each frame and up to inFlight frames that wait for their answer.
+func AppendWS(ctx context.Context, t Target, p Protocol, sessions []string, batch, inFlight int, d time.Duration) (Result, error) {
 	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
 		w, err := newWriter(t, p, sessions[i], batch)
 		if err != nil {
 			return nil, nil, err
 		}
 		return func() error {
-			if err := w.send(); err != nil || w.open < window*w.acks {
+			if err := w.send(); err != nil || w.open < inFlight*w.acks {
 				return err
 			}
-			return w.await(w.open - window*w.acks + 1)
+			return w.await(w.open - inFlight*w.acks + 1)
 		}, func() { _ = w.await(w.open); w.ws.Close() }, nil
 	})
 }

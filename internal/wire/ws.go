@@ -38,7 +38,7 @@ func (e *HandshakeError) Error() string { return e.Reason }
 
 // IsWS reports whether r asks for a WebSocket connection.
 func IsWS(r *http.Request) bool {
-	return hasToken(r.Header, "Connection", "upgrade") && hasToken(r.Header, "Upgrade", "websocket")
+	return hasValue(r.Header, "Connection", "upgrade") && hasValue(r.Header, "Upgrade", "websocket")
 }
 
 // ServeWS upgrades r to a WebSocket connection and runs fn on it in another goroutine.
@@ -135,10 +135,10 @@ func handshake(r *http.Request) (string, error) {
 	return base64.StdEncoding.EncodeToString(sum[:]), nil
 }
 
-func hasToken(h http.Header, name, token string) bool {
+func hasValue(h http.Header, name, value string) bool {
 	for _, line := range h[name] {
 		for v := range strings.SplitSeq(line, ",") {
-			if strings.EqualFold(textproto.TrimString(v), token) {
+			if strings.EqualFold(textproto.TrimString(v), value) {
 				return true
 			}
 		}
