@@ -29,7 +29,7 @@ var (
 	rsaAlgs        = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
 	ecAlgs         = []string{"ES256", "ES384", "ES512"}
 	edAlgs         = []string{"EdDSA"}
-	asymmetricAlgs = append(append(append([]string(nil), rsaAlgs...), ecAlgs...), edAlgs...)
+	asymmetricAlgs = slices.Concat(rsaAlgs, ecAlgs, edAlgs)
 )
 
 // verifier checks JWTs against one source of keys.

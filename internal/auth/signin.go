@@ -178,25 +178,19 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 		w.Header().Set("Cache-Control", "no-store")
 		http.Redirect(w, r, "/", http.StatusSeeOther)
 	})
-	mux.HandleFunc("POST "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
+	session := func(w http.ResponseWriter, r *http.Request) {
 		c, err := a.Caller(r)
 		if err != nil {
 			fail(w, r, err)
 			return
 		}
-		if !a.Open() {
+		if r.Method == http.MethodPost && !a.Open() {
 			a.setCookie(w, r, c, "token")
 		}
 		whoami(w, c, a.Open())
-	})
-	mux.HandleFunc("GET "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
-		c, err := a.Caller(r)
-		if err != nil {
-			fail(w, r, err)
-			return
-		}
-		whoami(w, c, a.Open())
-	})
+	}
+	mux.HandleFunc("POST "+SessionPath, session)
+	mux.HandleFunc("GET "+SessionPath, session)
 	mux.HandleFunc("DELETE "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
 		if cookie, err := r.Cookie(CookieName); err == nil {
 			a.signIns.end(cookie.Value)

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"log/slog"
@@ -28,17 +29,12 @@ type Options struct {
 }
 
 func (o Options) filled() Options {
-	set := func(field *int, value int) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	set(&o.Tail, 1024)
-	set(&o.TailBytes, 1<<20)
-	set(&o.Idle, 256)
+	o.Tail = cmp.Or(o.Tail, 1024)
+	o.TailBytes = cmp.Or(o.TailBytes, 1<<20)
+	o.Idle = cmp.Or(o.Idle, 256)
 	// A reader that is far behind holds one page while it writes it. Pages are small
 	// because there can be thousands of such readers.
-	set(&o.PageBytes, 64<<10)
+	o.PageBytes = cmp.Or(o.PageBytes, 64<<10)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -8,18 +8,12 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Watch yields the events and pieces of a session after the start, in order and
-// without end: see the package comment for the guarantees. The first batch is empty
-// and carries the starting cursor and the last sequence. When a reader has all there
-// is, it gets a batch with Live set, which may be empty. After from.Idle without news
-// it gets an empty batch with Idle set.
-//
-// The loop ends when ctx ends or the caller breaks it; otherwise an error is the last
-// thing that is yielded: Gone for a cursor beyond the log or an erased session,
-// Unavailable after Close, or an error of the log.
-//
-// enc may be nil; then batches carry entries, for dialects whose encoding depends on
-// the reader. The work is done in the goroutine of the caller.
+// Watch yields the events and pieces of a session after the start; see the package
+// comment for the guarantees. The first batch is empty and carries the starting cursor.
+// When a reader has all there is, it gets a batch with Live set, which may be empty. The
+// last thing that is yielded is an error, unless ctx ends or the caller breaks the loop:
+// Gone for a cursor beyond the log or an erased session, Unavailable after Close, or an
+// error of the log. Without enc, batches carry entries.
 func (h *Hub) Watch(ctx context.Context, id chat.SessionID, from Start, enc Encoding) iter.Seq2[Batch, error] {
 	return func(yield func(Batch, error) bool) {
 		r, err := h.begin(ctx, id, &from, enc)

@@ -19,24 +19,11 @@ import (
 	"github.com/parley-hq/parley/internal/sealed"
 )
 
-// Pebble does not notice missing or damaged files in its folder: it reads a damaged
-// manifest as far as it can, a log up to its first unreadable byte, and an empty
-// folder as a new store, and it deletes files that it finds no reference to. So the
-// journal keeps its own record of what a start must find, in two files beside db/
-// that Pebble does not write:
-//
-//   - db.inventory lists the manifests, markers, options and log files with the length
-//     and checksum of what was synced of them. It is replaced, with an fsync, when
-//     the list or a manifest changes, which happens a few times per flush.
-//   - db.synced is one record that is overwritten in place after every sync of the
-//     log, without an fsync: how much of the newest log file is on disk, and how
-//     long the preview file is. It survives a kill. After a power cut it may be an
-//     older record.
-//
-// Every number is a lower bound: it is written after the bytes were synced, and a
-// name is removed from the list before its file is removed. So after a crash at any
-// moment the folder matches its inventory. Tables are not listed: the manifest
-// has their names and sizes, and Pebble compares them before it writes anything.
+// Pebble does not notice missing or damaged files in its folder, so the journal records
+// beside db/ what a start must find (decision 16): db.inventory lists files with what was
+// synced of them, db.synced says how much of the newest log file is on disk. Every number
+// is a lower bound: it is written after the sync, and a name is removed from the list
+// before its file.
 const (
 	inventoryFile = "db.inventory"
 	syncedFile    = "db.synced"

@@ -122,13 +122,20 @@ func (s *Server) guard(route Route) http.Handler {
 		if bound {
 			defer boundBody(w, r)()
 		}
-		if !route.Upload && !route.LongBody && r.Body != nil && r.Body != http.NoBody {
+		timed := func(piece time.Duration) *timedBody {
+			return &timedBody{ReadCloser: r.Body, w: http.NewResponseController(w), piece: piece}
+		}
+		switch {
+		case r.Body == nil || r.Body == http.NoBody || route.LongBody:
+		case route.Upload: // its handler has a limit of its own
+			r.Body = timed(2 * s.opt.BodyTimeout)
+		default:
 			if r.ContentLength > s.opt.MaxBody {
 				drain(w, r)
 				s.refuse(w, r, route.Fail, "body", tooLarge(s.opt.MaxBody))
 				return
 			}
-			r.Body = http.MaxBytesReader(w, &timedBody{ReadCloser: r.Body, w: http.NewResponseController(w), piece: s.opt.BodyTimeout}, s.opt.MaxBody)
+			r.Body = http.MaxBytesReader(w, timed(s.opt.BodyTimeout), s.opt.MaxBody)
 		}
 		route.Handler.ServeHTTP(w, r)
 	})

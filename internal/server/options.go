@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type Options struct {
 	MaxBody           int64         // bytes of a request body; 0 means 8 MiB
 	MaxHeader         int           // bytes of a request head; 0 means 64 KiB
 	ReadHeaderTimeout time.Duration // 0 means 10 s
-	BodyTimeout       time.Duration // for each piece of a body to arrive; 0 means 30 s
+	BodyTimeout       time.Duration // for each piece of a body to arrive, twice that of an upload; 0 means 30 s
 	IdleTimeout       time.Duration // of a kept-alive connection; 0 means 2 min
 	Grace             time.Duration // for requests in progress at the end; 0 means 10 s
 }
@@ -43,14 +44,7 @@ type Options struct {
 const DefaultAddr = "127.0.0.1:8000"
 
 func (o *Options) defaults() {
-	set := func(d *time.Duration, v time.Duration) {
-		if *d == 0 {
-			*d = v
-		}
-	}
-	if o.Addr == "" {
-		o.Addr = DefaultAddr
-	}
+	o.Addr = cmp.Or(o.Addr, DefaultAddr)
 	if o.Conns == nil {
 		o.Conns = &wire.Conns{}
 	}
@@ -60,16 +54,12 @@ func (o *Options) defaults() {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
-	if o.MaxBody == 0 {
-		o.MaxBody = 8 << 20
-	}
-	if o.MaxHeader == 0 {
-		o.MaxHeader = 64 << 10
-	}
-	set(&o.ReadHeaderTimeout, 10*time.Second)
-	set(&o.BodyTimeout, 30*time.Second)
-	set(&o.IdleTimeout, 2*time.Minute)
-	set(&o.Grace, 10*time.Second)
+	o.MaxBody = cmp.Or(o.MaxBody, 8<<20)
+	o.MaxHeader = cmp.Or(o.MaxHeader, 64<<10)
+	o.ReadHeaderTimeout = cmp.Or(o.ReadHeaderTimeout, 10*time.Second)
+	o.BodyTimeout = cmp.Or(o.BodyTimeout, 30*time.Second)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
+	o.Grace = cmp.Or(o.Grace, 10*time.Second)
 }
 
 // Validate returns everything that is wrong with o, joined, or nil.

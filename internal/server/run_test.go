@@ -268,18 +268,21 @@ func TestSlowHeaderIsCut(t *testing.T) {
 
 func TestSlowBodyIsCut(t *testing.T) {
 	failed := make(chan error, 1)
-	addr, _ := start(t, Options{BodyTimeout: 50 * time.Millisecond}, Route{Pattern: "/", Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	read := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := wire.ReadBody(r, 1000)
 		failed <- err
-	})})
-	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	io.WriteString(c, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc")
-	if err := <-failed; !os.IsTimeout(err) {
-		t.Errorf("the body ended with %v", err)
+	})
+	addr, _ := start(t, Options{BodyTimeout: 50 * time.Millisecond}, Route{Pattern: "/", Handler: read}, Route{Pattern: "/upload", Handler: read, Upload: true})
+	for _, path := range []string{"/", "/upload"} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nabc")
+		if err := <-failed; !os.IsTimeout(err) {
+			t.Errorf("%s: the body ended with %v", path, err)
+		}
 	}
 }
 

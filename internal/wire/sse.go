@@ -96,22 +96,15 @@ const maxPeerBytes = 4 << 10
 // ServeSSE answers r with a stream of events that fn writes.
 //
 // On HTTP/1.1 it takes the connection over, starts fn in another goroutine and returns
-// nil at once; the handler should then return too. fn must not keep w or r, or the
-// memory of the request stays as long as the stream. Headers that were set on w are
-// sent. On HTTP/2, and where w cannot be taken over, fn has returned when ServeSSE
-// returns.
+// nil at once; the handler should then return too. fn must not keep w or r. On HTTP/2,
+// and where w cannot be taken over, fn has returned when ServeSSE returns. The header is
+// sent with the first write, or with [Stream.Flush]. An error means that nothing was sent
+// and the caller still has to answer.
 //
 // fn's context carries the values of the request's context. It ends with the cause
-// [ErrPeerGone] when the client disconnects, [ErrShutdown] at shutdown (fn may still
-// write a last event, see [Stream.Write]), the cause of a [Binding], or the error of a
-// failed write. When fn returns nil the response is ended properly; when it returns an
-// error the connection is closed without an end, so that the client notices.
-//
-// The header of the response is sent with the first write; a function that has
-// nothing to write yet calls [Stream.Flush].
-//
-// An error means that nothing was sent and the caller still has to answer:
-// ErrShutdown, or the reason why the connection could not be taken over.
+// [ErrPeerGone], [ErrShutdown] (fn may still write a last event, see [Stream.Write]), the
+// cause of a [Binding], or the error of a failed write. When fn returns an error, the
+// connection is closed without a proper end, so that the client notices.
 func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Conns, fn func(context.Context, *Stream) error) error {
 	offers := opt.codings()
 	s := &Stream{coding: Negotiate(r.Header, offers...)}

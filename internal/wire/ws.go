@@ -43,24 +43,14 @@ func IsWS(r *http.Request) bool {
 
 // ServeWS upgrades r to a WebSocket connection and runs fn on it in another goroutine.
 // It returns nil as soon as the upgrade is done, and the handler should then return
-// too. fn must not keep w or r. The caller has checked the origin of the request.
+// too. fn must not keep w or r. The caller has checked the origin of the request. A
+// [*HandshakeError] or [ErrShutdown] means that the caller still has to answer.
 //
 // fn's context carries the values of the request's context. It ends when a read fails
-// or a write takes too long, with that error as its cause; at shutdown with the cause
-// [ErrShutdown]; or with what the request was bound to ([Bind]). A write that fails
-// because the peer has gone makes the reads end. fn returns when everything it started
-// on the connection has ended. Then the connection is closed: with the code that fn
-// gave to [Conn.CloseWith], else with 1000 after nil, 1001 at shutdown, 1011 after
-// another error. The peer has a second to answer.
-//
-// An error means that the upgrade did not happen and the caller still has to
-// answer: a [*HandshakeError] or [ErrShutdown].
-//
-// Frames are read and written with the low-level functions of gobwas/ws, not with a
-// library that owns the connection: a frame that is the same for a thousand readers
-// is prepared once and written raw, several frames take one system call, and an idle
-// connection holds no buffer. Compression is not offered: it would make each reader's
-// bytes different.
+// or a write takes too long, at shutdown with the cause [ErrShutdown], or with what the
+// request was bound to ([Bind]). When fn has returned, the connection is closed with the
+// code that fn gave to [Conn.CloseWith], else with 1000 after nil, 1001 at shutdown, 1011
+// after another error. The reasons for this implementation are in decision 5.
 func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns, fn func(context.Context, *Conn) error) error {
 	key, err := handshake(r)
 	if err != nil {

@@ -55,7 +55,7 @@ func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.C
 		d.audit(r, c, "session_imported", "", err)
 		return err
 	}
-	lines := bufio.NewReaderSize(&slowBody{r.Body, http.NewResponseController(w)}, 64<<10)
+	lines := bufio.NewReaderSize(r.Body, 64<<10)
 	head, err := readLine(lines)
 	if errors.Is(err, io.EOF) {
 		return chat.Errorf(chat.Invalid, "there is nothing to import: send the lines of an export")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
@@ -33,7 +32,7 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	if err != nil {
 		return err
 	}
-	body := http.MaxBytesReader(w, &slowBody{r.Body, http.NewResponseController(w)}, d.opt.MaxArtifact)
+	body := http.MaxBytesReader(w, r.Body, d.opt.MaxArtifact)
 	info, err := d.opt.Sessions.PutFile(ctx, c, sess.ID, chat.FilePut{
 		Path: chat.WorkFolder(line) + name, MediaType: r.Header.Get("Content-Type"), Body: body, Max: d.opt.MaxArtifact, Workstream: line,
 	})
@@ -57,22 +56,6 @@ func (d *Dialect) workstreamOf(r *http.Request, c chat.Caller) (string, error) {
 	}
 	w, err := d.opt.Sessions.Workstream(r.Context(), c, sessionID(r), name)
 	return w.ID, err
-}
-
-// slowBody gives each read of an upload a minute, so that a client that sends a
-// byte an hour does not keep a handler busy.
-type slowBody struct {
-	io.ReadCloser
-	w *http.ResponseController
-}
-
-func (p *slowBody) Read(b []byte) (int, error) {
-	_ = p.w.SetReadDeadline(time.Now().Add(time.Minute)) // fails only for response writers of tests
-	n, err := p.ReadCloser.Read(b)
-	if err != nil {
-		_ = p.w.SetReadDeadline(time.Time{}) // net/http uses the deadline to notice a disconnect
-	}
-	return n, err
 }
 
 func tooLarge(limit int64) error {
