@@ -104,9 +104,9 @@ func TestPagesLearnTheirEnds(t *testing.T) {
 	})
 }
 
-// Living through it, with previews and with frames sent twice, ends where
-// reading the log ends; and ids are unique, also in a log that is not sound.
-func TestReplayIsLiving(t *testing.T) {
+// Folding live frames, with previews and repeated frames, gives the same items as folding the log. Ids are unique, also in
+// a log with invalid events.
+func TestLiveFoldEqualsReplay(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, rapid.Bool().Draw(rt, "wild"))
 		live := new(Transcript)

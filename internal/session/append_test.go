@@ -92,7 +92,8 @@ func TestManyWritersOneOrder(t *testing.T) {
 	}
 }
 
-func TestClientIDs(t *testing.T) {
+// The same client_id of the same actor returns the first event, also after a restart; another payload is a conflict.
+func TestRepeatedClientIDReturnsTheFirstEvent(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 	msg := func(text, key string) chat.Draft { return chat.NewDraft(chat.UserMessage{Text: text}).As(key) }

@@ -170,7 +170,7 @@ func TestRequestIDs(t *testing.T) {
 	w.wantCode(err, chat.NotFound)
 }
 
-func TestDeadlines(t *testing.T) {
+func TestPromptExpiresAtItsDeadline(t *testing.T) {
 	w := newWorld(t, Options{})
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w.now.Store(start.UnixMicro())

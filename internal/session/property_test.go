@@ -111,9 +111,9 @@ func (f *follower) line(s string) (err error) {
 	return nil
 }
 
-// TestEveryReaderSeesTheSame runs random operations of several callers, with restarts,
+// TestAllReadersGetTheSame runs random operations of several callers, with restarts,
 // while readers are disconnected and resume.
-func TestEveryReaderSeesTheSame(t *testing.T) {
+func TestAllReadersGetTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := startWorld(t, Options{MaxCached: 1})
 		defer w.close()

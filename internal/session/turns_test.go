@@ -81,7 +81,7 @@ func TestPolicyInterrupt(t *testing.T) {
 		"turn.completed stopped", "turn.started for 4")
 }
 
-func TestStop(t *testing.T) {
+func TestStopEndsTheTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	res, err := w.Stop(ctx, ann, id, "", "")
@@ -119,7 +119,8 @@ func TestStopOfAnAgentElsewhere(t *testing.T) {
 	w.wantStory("s", "session.started", "user.message a", "turn.stop_requested", "user.message b")
 }
 
-func TestFencing(t *testing.T) {
+// Events, previews and ends of an older attempt or an ended turn are refused.
+func TestOlderAttemptsAreRefused(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")

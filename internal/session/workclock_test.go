@@ -47,7 +47,7 @@ func TestWorkstreamDeadlines(t *testing.T) {
 	})
 }
 
-func TestDeadlinesPassWhileTheServerIsAway(t *testing.T) {
+func TestDeadlinesPassWhileTheServerIsDown(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "late", DeadlineSeconds: 100})
