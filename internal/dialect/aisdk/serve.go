@@ -140,7 +140,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if t.run != "" {
 		h.Set("X-Workflow-Run-Id", t.run)
 	}
-	err := wire.ServeSSE(w, r, wire.SSEOptions{}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	err := wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
 		if err := s.Flush(ctx); err != nil {
 			return err
 		}
