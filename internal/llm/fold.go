@@ -70,7 +70,12 @@ const (
 type place struct{ message, call int }
 
 // NewFold returns an empty Fold.
-func NewFold(opt Options) *Fold { return &Fold{opt: opt} }
+func NewFold(opt Options) *Fold {
+	return &Fold{
+		opt: opt, toolNames: map[string]string{}, asked: map[string]place{}, denied: map[string]bool{}, clientRuns: map[string]chat.Decision{},
+		prompt: map[string]chat.Body{}, pending: map[string]bool{}, omitted: map[string]bool{},
+	}
+}
 
 // Messages returns the messages so far. The slice belongs to the Fold: later calls of
 // Apply may change it.
@@ -221,9 +226,9 @@ func (f *Fold) omits(e *chat.Event) bool {
 	}
 	switch b := e.Body.(type) {
 	case chat.AgentInputRequest:
-		put(&f.omitted, b.RequestID, true)
+		f.omitted[b.RequestID] = true
 	case chat.AgentPermissionRequest:
-		put(&f.omitted, b.RequestID, true)
+		f.omitted[b.RequestID] = true
 	default:
 		return false
 	}

@@ -53,8 +53,8 @@ func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
 		id = "call" + strings.TrimPrefix(MessageID(e.ID, 0), "message")
 		f.callsWithoutID = append(f.callsWithoutID, ToolCall{ID: id, Name: b.Tool})
 	}
-	put(&f.toolNames, id, b.Tool)
-	put(&f.pending, id, true)
+	f.toolNames[id] = b.Tool
+	f.pending[id] = true
 	if at, ok := f.asked[id]; ok {
 		// A person approved the call. The approval request already contains it; update
 		// its arguments to those that the person approved.
@@ -100,13 +100,6 @@ func arguments(params json.RawMessage) string {
 	return string(params)
 }
 
-func put[V any](m *map[string]V, key string, v V) {
-	if *m == nil {
-		*m = map[string]V{}
-	}
-	(*m)[key] = v
-}
-
 func (f *Fold) result(e *chat.Event, b chat.AgentToolResult) {
 	r := ToolReturn{ToolCallID: f.callOf(e, b.CallID, b.Tool), Status: Success}
 	if parts, ok := resultParts(b.Result); ok {
@@ -114,7 +107,7 @@ func (f *Fold) result(e *chat.Event, b chat.AgentToolResult) {
 	} else {
 		r.Text = PackResult(true, b.Result, e.At.Time())
 	}
-	f.returned(e, b.Tool, r)
+	f.returned(e, 0, b.Tool, r)
 }
 
 // resultParts decodes a result that is a list of texts and images.
@@ -136,15 +129,12 @@ func (f *Fold) toolError(e *chat.Event, b chat.AgentToolError) {
 	if b.Code != "" && !strings.Contains(text, b.Code) {
 		text = b.Code + ": " + text
 	}
-	f.returned(e, b.Tool, ToolReturn{ToolCallID: id, Status: Failure, Text: PackResult(false, chat.AppendString(nil, text), e.At.Time())})
+	f.returned(e, 0, b.Tool, ToolReturn{ToolCallID: id, Status: Failure, Text: PackResult(false, chat.AppendString(nil, text), e.At.Time())})
 }
 
-// returned adds the result of a call to the open tool message.
-func (f *Fold) returned(e *chat.Event, tool string, r ToolReturn) {
-	f.returnedAs(e, 0, tool, r)
-}
-
-func (f *Fold) returnedAs(e *chat.Event, n int, tool string, r ToolReturn) {
+// returned adds the result of a call to the open tool message; a new one is the n-th
+// message that is made from e.
+func (f *Fold) returned(e *chat.Event, n int, tool string, r ToolReturn) {
 	delete(f.pending, r.ToolCallID)
 	if d, ok := f.clientRuns[r.ToolCallID]; ok {
 		r.Stdout, r.Stderr = d.Stdout, d.Stderr

@@ -135,7 +135,7 @@ func filePart(p chat.Part) string {
 func (f *Fold) ask(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.AgentApprovalRequest:
-		put(&f.prompt, b.RequestID, e.Body)
+		f.prompt[b.RequestID] = e.Body
 		m := f.message(e, Approval, 0)
 		m.Content = []Part{}
 		m.OTID, m.ToolCallID, m.StepID = m.ID, b.Calls[0].CallID, f.step
@@ -144,18 +144,18 @@ func (f *Fold) ask(e *chat.Event) {
 			f.step = m.StepID
 		}
 		for i, c := range b.Calls {
-			put(&f.toolNames, c.CallID, c.Tool)
-			put(&f.asked, c.CallID, place{len(f.messages), i})
+			f.toolNames[c.CallID] = c.Tool
+			f.asked[c.CallID] = place{len(f.messages), i}
 			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.CallID, Name: c.Tool, Arguments: arguments(c.Params)})
 		}
 		f.put(e, m)
 	case chat.AgentInputRequest:
 		if b.InputType != chat.InputNotification {
-			put(&f.prompt, b.RequestID, e.Body)
+			f.prompt[b.RequestID] = e.Body
 		}
 		f.asks(e, inputText(b))
 	case chat.AgentPermissionRequest:
-		put(&f.prompt, b.RequestID, e.Body)
+		f.prompt[b.RequestID] = e.Body
 		text := "I need permission for: " + strings.Join(b.Scopes, ", ") + "."
 		if b.Justification != "" {
 			text += " " + b.Justification
@@ -279,13 +279,13 @@ func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
 				f.rewrite(at, string(d.Params))
 			}
 			if d.Ran() {
-				put(&f.clientRuns, d.CallID, d)
+				f.clientRuns[d.CallID] = d
 			}
 			continue
 		}
 		delete(f.asked, d.CallID)
-		put(&f.denied, d.CallID, true)
+		f.denied[d.CallID] = true
 		text := PackResult(false, chat.AppendString(nil, denial(d.Reason)), e.At.Time())
-		f.returnedAs(e, 1, "", ToolReturn{ToolCallID: d.CallID, Status: Failure, Text: text})
+		f.returned(e, 1, "", ToolReturn{ToolCallID: d.CallID, Status: Failure, Text: text})
 	}
 }

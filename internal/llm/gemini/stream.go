@@ -2,6 +2,7 @@ package gemini
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -31,19 +32,19 @@ func (s *Stream) Add(data []byte) ([]llm.Delta, error) {
 	if err := llm.ReportedError(r.Error); err != nil {
 		return nil, err
 	}
-	s.id = convert.Either(s.id, r.ResponseID)
+	s.id = cmp.Or(s.id, r.ResponseID)
 	if u := r.Usage; u != nil {
 		s.usage = chat.Usage{
 			InputTokens: u.Prompt + u.ToolUsePrompt, OutputTokens: u.Candidates + u.Thoughts,
 			CacheReadTokens: u.CachedContent, ReasoningTokens: u.Thoughts,
 		}
 	}
-	s.why = convert.Either(r.PromptFeedback.BlockReason, s.why)
+	s.why = cmp.Or(r.PromptFeedback.BlockReason, s.why)
 	if len(r.Candidates) == 0 {
 		return nil, nil
 	}
 	c := &r.Candidates[0]
-	s.finish = convert.Either(c.FinishReason, s.finish)
+	s.finish = cmp.Or(c.FinishReason, s.finish)
 	var out []llm.Delta
 	for i := range c.Content.Parts {
 		out = append(out, s.part(&c.Content.Parts[i])...)

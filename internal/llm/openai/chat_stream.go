@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"cmp"
+
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
@@ -47,17 +49,17 @@ func (s *ChatStream) Add(data []byte) ([]llm.Delta, error) {
 		if choice.Index != 0 {
 			continue
 		}
-		s.stop = convert.Either(string(choice.FinishReason), s.stop)
+		s.stop = cmp.Or(string(choice.FinishReason), s.stop)
 		d := &choice.Delta
-		if t := convert.Either(string(d.ReasoningContent), string(d.Reasoning)); t != "" {
+		if t := cmp.Or(string(d.ReasoningContent), string(d.Reasoning)); t != "" {
 			out = append(out, llm.Delta{Kind: llm.DeltaThinking, Index: s.b.Think(t), Text: t})
 		}
-		if t := convert.Either(string(d.Content), string(d.Refusal)); t != "" {
+		if t := cmp.Or(string(d.Content), string(d.Refusal)); t != "" {
 			out = append(out, llm.Delta{Kind: llm.DeltaText, Index: s.b.Text(t), Text: t})
 		}
 		for _, call := range d.ToolCalls {
 			t := s.b.Call(int(call.Index))
-			t.ID = convert.Either(t.ID, call.ID)
+			t.ID = cmp.Or(t.ID, call.ID)
 			if t.Name == "" && call.Function.Name != "" {
 				t.Name = convert.Original(s.Meta.Tools, call.Function.Name, maxName, "")
 			}

@@ -1,6 +1,8 @@
 package openai
 
 import (
+	"cmp"
+
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
@@ -18,13 +20,13 @@ func answerOf(r *response, meta llm.Meta) (llm.Answer, error) {
 			a.Message.Content = append(a.Message.Content, summarized(item))
 		case "message":
 			for _, c := range item.Content {
-				if text := convert.Either(c.Text, c.Refusal); text != "" {
+				if text := cmp.Or(c.Text, c.Refusal); text != "" {
 					a.Message.Content = append(a.Message.Content, &llm.Text{Text: text})
 				}
 			}
 		case "function_call":
 			a.Message.ToolCalls = append(a.Message.ToolCalls, llm.ToolCall{
-				ID: convert.Either(item.CallID, item.ID), Name: convert.Original(meta.Tools, item.Name, maxName, ""), Arguments: llm.Settle(string(item.Arguments)),
+				ID: cmp.Or(item.CallID, item.ID), Name: convert.Original(meta.Tools, item.Name, maxName, ""), Arguments: llm.Settle(string(item.Arguments)),
 			})
 		}
 	}
@@ -96,7 +98,7 @@ func (s *ResponsesStream) Add(data []byte) ([]llm.Delta, error) {
 	case "response.output_item.added":
 		if e.Item.Type == "function_call" {
 			c := s.call(at)
-			c.ID, c.Name = convert.Either(e.Item.CallID, e.Item.ID), convert.Original(s.Meta.Tools, e.Item.Name, maxName, "")
+			c.ID, c.Name = cmp.Or(e.Item.CallID, e.Item.ID), convert.Original(s.Meta.Tools, e.Item.Name, maxName, "")
 			return []llm.Delta{{Kind: llm.DeltaCall, Index: at, CallID: c.ID, Name: c.Name}}, nil
 		}
 	case "response.function_call_arguments.delta":

@@ -89,11 +89,3 @@ func Parameters(t *llm.ToolSpec) map[string]any {
 
 // Blank reports whether a text is empty except for white space.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
-
-// Either returns a, or b if a is empty.
-func Either(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
