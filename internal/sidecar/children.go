@@ -14,15 +14,14 @@ func (s *Sidecar) childRoutes(mux *http.ServeMux) {
 		"POST /spawn": "spawn", "GET /children": "list",
 		"POST /children/{child}/message": "message", "POST /children/{child}/cancel": "cancel", "GET /children/{child}/events": "events",
 	} {
-		mux.Handle(pattern, s.recorded(func(w http.ResponseWriter, r *http.Request) { s.serveChild(w, r, op) }))
+		mux.Handle(pattern, s.recorded(func(w http.ResponseWriter, r *http.Request) error { return s.serveChild(w, r, op) }))
 	}
 }
 
-func (s *Sidecar) serveChild(w http.ResponseWriter, r *http.Request, op string) {
+func (s *Sidecar) serveChild(w http.ResponseWriter, r *http.Request, op string) error {
 	fields, err := s.readObject(r)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	if child := r.PathValue("child"); child != "" {
 		setField(fields, "session_id", child)
@@ -35,8 +34,7 @@ func (s *Sidecar) serveChild(w http.ResponseWriter, r *http.Request, op string) 
 	setField(fields, "provenance", map[string]any{"session_id": s.opt.Session, "epoch": s.write.epoch})
 	body, err := json.Marshal(fields)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
-	s.relay(w, r, "x1.orchestration."+op, "orchestration", body)
+	return s.relay(w, r, "x1.orchestration."+op, "orchestration", body)
 }

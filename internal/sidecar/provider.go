@@ -22,18 +22,17 @@ import (
 var Domains = []string{"graph", "vector", "messaging", "calendar", "docs", "email", "files"}
 
 // serveProvider passes a request on to the provider of its domain.
-func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain string) {
+func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain string) error {
 	op := r.PathValue("op")
 	fields, err := s.readObject(r)
-	var body []byte
-	if err == nil {
-		body, err = s.providerRequest(domain, op, fields)
-	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
-	s.relay(w, r, "x1.provider."+domain+"."+op, domain, body)
+	body, err := s.providerRequest(domain, op, fields)
+	if err != nil {
+		return err
+	}
+	return s.relay(w, r, "x1.provider."+domain+"."+op, domain, body)
 }
 
 // readObject reads the body of a request: a JSON object, or nothing.
@@ -51,35 +50,39 @@ func (s *Sidecar) readObject(r *http.Request) (map[string]json.RawMessage, error
 
 // relay sends a request on a subject and passes on the reply, without fields that look
 // like credentials.
-func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain string, body []byte) {
+func (s *Sidecar) relay(w http.ResponseWriter, r *http.Request, subject, domain string, body []byte) error {
 	data, header, err := s.conn.request(r.Context(), subject, body, s.opt.Provider)
 	switch {
 	case err == nil:
 	case errors.Is(err, nats.ErrMaxPayload):
-		s.failWith(w, r, http.StatusRequestEntityTooLarge, "too_large", "the request has "+strconv.Itoa(len(body))+" bytes, which is more than one NATS message may have; send less at once")
-		return
+		return &relayError{http.StatusRequestEntityTooLarge, "too_large", "the request has " + strconv.Itoa(len(body)) + " bytes, which is more than one NATS message may have; send less at once"}
 	case errors.Is(err, nats.ErrNoResponders):
-		s.failWith(w, r, http.StatusBadGateway, "no_provider", "there is no provider of "+domain+"; start one")
-		return
+		return &relayError{http.StatusBadGateway, "no_provider", "there is no provider of " + domain + "; start one"}
 	case errors.Is(err, nats.ErrTimeout) || errors.Is(err, context.DeadlineExceeded):
-		s.failWith(w, r, http.StatusGatewayTimeout, "provider_timeout", "the provider of "+domain+" did not answer within "+s.opt.Provider.String())
-		return
+		return &relayError{http.StatusGatewayTimeout, "provider_timeout", "the provider of " + domain + " did not answer within " + s.opt.Provider.String()}
 	default:
-		s.failWith(w, r, http.StatusBadGateway, "bus_error", "NATS could not pass on the request; try again")
 		s.log.Warn("a provider request failed", "domain", domain, "err", err)
-		return
+		return &relayError{http.StatusBadGateway, "bus_error", "NATS could not pass on the request; try again"}
 	}
 	if !json.Valid(data) {
 		// Credentials in it could not be found and removed.
-		s.failWith(w, r, http.StatusBadGateway, "bad_answer", "the provider of "+domain+" answered with something that is not JSON")
-		return
+		return &relayError{http.StatusBadGateway, "bad_answer", "the provider of " + domain + " answered with something that is not JSON"}
 	}
 	status := http.StatusOK
 	if n, err := strconv.Atoi(header.Get(x1.HeaderStatus)); err == nil && n >= 200 && n <= 599 {
 		status = n
 	}
 	edge.SendJSON(w, r, status, s.conn.removeSecrets(redact(data)))
+	return nil
 }
+
+// relayError is why a request was not answered by its provider.
+type relayError struct {
+	status        int
+	code, message string
+}
+
+func (e *relayError) Error() string { return e.message }
 
 // providerRequest checks that the agent may use the collection and adds the provenance:
 // the session and epoch, and the agent's own fields confidence, source and derived_from.

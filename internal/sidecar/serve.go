@@ -44,26 +44,23 @@ func (s *Sidecar) serve(ctx context.Context, l net.Listener) error {
 func (s *Sidecar) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok")) })
-	mux.HandleFunc("POST /event", func(w http.ResponseWriter, r *http.Request) { s.serveEvent(w, r, "") })
+	mux.Handle("POST /event", s.answering(func(w http.ResponseWriter, r *http.Request) error { return s.serveEvent(w, r, "") }))
 	for route, typ := range map[string]string{
 		"status": "agent.status", "artifact": "agent.artifact", "share": "agent.share", "permission": "agent.permission_request",
 		"input-request": "agent.input_request", "error": "agent.error", "message-caller": "agent.message_to_caller",
 	} {
-		mux.Handle("POST /"+route, s.recorded(func(w http.ResponseWriter, r *http.Request) { s.serveEvent(w, r, typ) }))
+		mux.Handle("POST /"+route, s.recorded(func(w http.ResponseWriter, r *http.Request) error { return s.serveEvent(w, r, typ) }))
 	}
 	for _, domain := range Domains {
-		mux.Handle("POST /"+domain+"/{op}", s.recorded(func(w http.ResponseWriter, r *http.Request) { s.serveProvider(w, r, domain) }))
+		mux.Handle("POST /"+domain+"/{op}", s.recorded(func(w http.ResponseWriter, r *http.Request) error { return s.serveProvider(w, r, domain) }))
 	}
-	mux.Handle("GET /collections", s.recorded(func(w http.ResponseWriter, r *http.Request) {
-		list := s.opt.Collections
-		if list == nil {
-			list = []Collection{}
-		}
-		s.answer(w, r, http.StatusOK, map[string]any{"collections": list})
+	mux.Handle("GET /collections", s.recorded(func(w http.ResponseWriter, r *http.Request) error {
+		s.answer(w, r, http.StatusOK, map[string]any{"collections": append([]Collection{}, s.opt.Collections...)})
+		return nil
 	}))
 	s.childRoutes(mux)
-	mux.Handle("/", s.recorded(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, chat.Errorf(chat.NotFound, "the sidecar has no %s %s", r.Method, text.Clip(r.URL.Path, 120)))
+	mux.Handle("/", s.recorded(func(_ http.ResponseWriter, r *http.Request) error {
+		return chat.Errorf(chat.NotFound, "the sidecar has no %s %s", r.Method, text.Clip(r.URL.Path, 120))
 	}))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Origin") != "" {
@@ -75,12 +72,23 @@ func (s *Sidecar) handler() http.Handler {
 	})
 }
 
+// handler answers a request of the agent. The error that it returns becomes the answer.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+func (s *Sidecar) answering(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
 // recorded adds a traffic record for each call.
-func (s *Sidecar) recorded(h http.HandlerFunc) http.Handler {
+func (s *Sidecar) recorded(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		seen := &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		h(seen, r)
+		s.answering(h)(seen, r)
 		s.traffic.add(record{Direction: "from_agent", Method: r.Method, Route: text.Clip(r.URL.Path, 120), Status: seen.status, Took: time.Since(began)})
 	})
 }
@@ -105,7 +113,7 @@ type postedEvent struct {
 
 // serveEvent appends an event that the agent posted and answers when it is
 // durable. With a type given, the body is the payload.
-func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string) {
+func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string) error {
 	b, err := wire.ReadBody(r, maxPost)
 	if err == nil {
 		err = wire.CheckJSON(b, 128)
@@ -121,8 +129,7 @@ func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string)
 		err = chat.Errorf(chat.Invalid, "an agent posts events of types agent.… and session.…, not %q", text.Clip(p.Type, 120))
 	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	if key := r.Header.Get("Idempotency-Key"); p.ClientID == "" {
 		p.ClientID = key
@@ -131,11 +138,10 @@ func (s *Sidecar) serveEvent(w http.ResponseWriter, r *http.Request, typ string)
 		p.Payload = json.RawMessage("{}")
 	}
 	answer, err := s.appendPosted(r.Context(), &p)
-	if err != nil {
-		s.fail(w, r, err)
-		return
+	if err == nil {
+		s.answer(w, r, http.StatusOK, answer)
 	}
-	s.answer(w, r, http.StatusOK, answer)
+	return err
 }
 
 // appendPosted appends one posted event.
@@ -188,17 +194,16 @@ func (s *Sidecar) answer(w http.ResponseWriter, r *http.Request, status int, bod
 
 // fail sends an error in the form that x1's tools read.
 func (s *Sidecar) fail(w http.ResponseWriter, r *http.Request, err error) {
-	e := chat.Public(err)
-	if e.Code == chat.Internal {
-		s.log.Error("a request of the agent failed", "path", text.Clip(r.URL.Path, 120), "err", err)
+	var e *relayError
+	if !errors.As(err, &e) {
+		public := chat.Public(err)
+		e = &relayError{edge.Status(public.Code), string(public.Code), public.Msg}
+		switch public.Code {
+		case chat.Internal:
+			s.log.Error("a request of the agent failed", "path", text.Clip(r.URL.Path, 120), "err", err)
+		case chat.Unauthenticated:
+			e.status = http.StatusBadGateway // the sidecar's login, not the agent's
+		}
 	}
-	status := edge.Status(e.Code)
-	if e.Code == chat.Unauthenticated {
-		status = http.StatusBadGateway // the sidecar's login, not the agent's
-	}
-	s.failWith(w, r, status, string(e.Code), e.Msg)
-}
-
-func (s *Sidecar) failWith(w http.ResponseWriter, r *http.Request, status int, code, message string) {
-	s.answer(w, r, status, map[string]any{"ok": false, "error": map[string]any{"code": code, "message": message}})
+	s.answer(w, r, e.status, map[string]any{"ok": false, "error": map[string]any{"code": e.code, "message": e.message}})
 }

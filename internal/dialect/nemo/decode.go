@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -344,11 +343,5 @@ func userField(raw json.RawMessage) string {
 
 // cutBytes cuts a text to at most max bytes without splitting a character.
 func cutBytes(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	for max > 0 && !utf8.RuneStart(s[max]) {
-		max--
-	}
-	return s[:max]
+	return strings.ToValidUTF8(s[:min(max, len(s))], "")
 }

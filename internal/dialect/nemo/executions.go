@@ -123,10 +123,10 @@ func (d *Dialect) execution(ctx context.Context, c chat.Caller, name string) (*t
 	return d.report(ctx, c, sess, b.Trigger)
 }
 
-func (d *Dialect) showExecution(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) showExecution(r *http.Request, c chat.Caller) (any, error) {
 	rep, err := d.execution(r.Context(), c, r.PathValue("id"))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e := execution{ID: r.PathValue("id"), Status: "running"}
 	switch {
@@ -139,8 +139,7 @@ func (d *Dialect) showExecution(w http.ResponseWriter, r *http.Request, c chat.C
 	case rep.prompt != nil:
 		e = d.promptExecution(rep.prompt)
 	}
-	d.http.Send(w, r, http.StatusOK, e)
-	return nil
+	return e, nil
 }
 
 // result is the answer in the form of the route that asked for it.

@@ -30,31 +30,30 @@ type feedbackFact struct {
 	Comment  string      `json:"comment,omitempty"`
 }
 
-func (d *Dialect) feedback(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) feedback(r *http.Request, c chat.Caller) (any, error) {
 	var b feedbackBody
 	if err := d.http.Read(r, &b); err != nil {
-		return err
+		return nil, err
 	}
 	switch {
 	case b.TraceID == "":
-		return refuse(codeMessage, "observability_trace_id is missing: it names the answer")
+		return nil, refuse(codeMessage, "observability_trace_id is missing: it names the answer")
 	case b.Reaction == "" && b.Comment == "":
-		return refuse(codeMessage, "send reaction_type, comment or both")
+		return nil, refuse(codeMessage, "send reaction_type, comment or both")
 	case utf8.RuneCountInString(b.Comment) > 1024 || len(b.Reaction) > 64:
-		return refuse(codeMessage, "a comment has at most 1024 characters, a reaction at most 64 bytes")
+		return nil, refuse(codeMessage, "a comment has at most 1024 characters, a reaction at most 64 bytes")
 	}
 	sess, turn, err := d.turnOfTrace(r.Context(), c, b.TraceID)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	fact := feedbackFact{TraceID: b.TraceID, TurnID: turn, Reaction: b.Reaction, Comment: b.Comment}
 	draft := chat.NewDraft(chat.Unknown{Name: feedbackType, Payload: appendJSON(nil, fact)})
 	draft.Via = via
 	if _, err := d.opt.Sessions.Append(r.Context(), c, sess, []chat.Draft{draft}); err != nil {
-		return err
+		return nil, err
 	}
-	d.http.Send(w, r, http.StatusOK, map[string]string{"message": "Feedback added to trace " + b.TraceID})
-	return nil
+	return map[string]string{"message": "Feedback added to trace " + b.TraceID}, nil
 }
 
 // turnOfTrace finds the turn of a trace id: the turn's own id, or the id of a tracing system in one of the caller's latest

@@ -106,12 +106,8 @@ func jobOptions(fields map[string]json.RawMessage) (id string, wait int, expiry 
 	return id, wait, string(b), err
 }
 
-func (d *Dialect) showJob(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	j, err := d.job(r.Context(), c, r.PathValue("id"))
-	if err == nil {
-		d.http.Send(w, r, http.StatusOK, j)
-	}
-	return err
+func (d *Dialect) showJob(r *http.Request, c chat.Caller) (any, error) {
+	return d.job(r.Context(), c, r.PathValue("id"))
 }
 
 // job reads the state of a job.

@@ -123,10 +123,10 @@ func (d *Dialect) Routes() []wire.Route {
 			d.http.Send(w, r, http.StatusOK, map[string]string{"status": "healthy"})
 		}),
 		d.openAI.Route("POST /v1/chat/completions", (&answerRoute{d: d, chat: true, openAI: true}).serve),
-		d.http.Route("GET /executions/{id}", d.showExecution),
+		d.http.Route("GET /executions/{id}", d.http.Reply(d.showExecution)),
 		d.http.Route("POST /executions/{id}/interactions/{interaction}/response", d.respond),
-		d.http.Route("POST /feedback", d.feedback),
-		d.http.Route("GET /mcp/client/tool/list", d.listTools),
+		d.http.Route("POST /feedback", d.http.Reply(d.feedback)),
+		d.http.Route("GET /mcp/client/tool/list", d.http.Reply(d.listTools)),
 		d.http.Route("GET /static/{path...}", d.withStaticFile(d.getStatic)),
 		d.http.Route("DELETE /static/{path...}", d.withStaticFile(d.deleteStatic)),
 	}
@@ -136,7 +136,7 @@ func (d *Dialect) Routes() []wire.Route {
 		routes = append(routes, upload)
 	}
 	for _, base := range []string{"/v1/workflow", "/generate"} {
-		routes = append(routes, d.http.Route("POST "+base+"/async", d.startJob), d.http.Route("GET "+base+"/async/job/{id}", d.showJob))
+		routes = append(routes, d.http.Route("POST "+base+"/async", d.startJob), d.http.Route("GET "+base+"/async/job/{id}", d.http.Reply(d.showJob)))
 	}
 	for _, rt := range []*answerRoute{
 		{path: "/chat", chat: true},

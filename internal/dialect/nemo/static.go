@@ -43,12 +43,10 @@ type MCPTool struct {
 // toolListTimeout is how long MCP servers have to list their tools; a slower one is listed without tools.
 const toolListTimeout = 10 * time.Second
 
-func (d *Dialect) listTools(w http.ResponseWriter, r *http.Request, _ chat.Caller) error {
+func (d *Dialect) listTools(r *http.Request, _ chat.Caller) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), toolListTimeout)
 	defer cancel()
-	clients := append([]MCPClient{}, d.opt.Tools(ctx)...)
-	d.http.Send(w, r, http.StatusOK, map[string]any{"mcp_clients": clients})
-	return nil
+	return map[string]any{"mcp_clients": append([]MCPClient{}, d.opt.Tools(ctx)...)}, nil
 }
 
 // staticFile is a file of a caller.

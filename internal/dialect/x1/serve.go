@@ -15,7 +15,7 @@ const maxBody = 4096
 
 // Routes lists the HTTP routes of the dialect.
 func (d *Dialect) Routes() []wire.Route {
-	traffic := d.http.Route("GET /parley/v1/x1/audit", d.serveTraffic)
+	traffic := d.http.Route("GET /parley/v1/x1/audit", d.http.Reply(d.serveTraffic))
 	traffic.Deliberate = true
 	return []wire.Route{d.http.Route("POST /parley/v1/sessions/{id}/credentials", d.serveCredential), traffic}
 }
@@ -57,20 +57,15 @@ func (d *Dialect) serveCredential(w http.ResponseWriter, r *http.Request, c chat
 }
 
 // serveTraffic lists traffic records, the newest first.
-func (d *Dialect) serveTraffic(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) serveTraffic(r *http.Request, c chat.Caller) (any, error) {
 	q := edge.NewQuery(r)
 	query := TrafficQuery{Session: chat.SessionID(q.Text("session")), Subject: q.Text("subject"), Before: q.Sequence("before", 0), Limit: q.Limit(100, 1000)}
 	if q.Err != nil {
-		return q.Err
+		return nil, q.Err
 	}
 	var err error
 	if query.Session, err = d.opt.Sessions.Resolve(r.Context(), c, query.Session); err != nil {
-		return err
+		return nil, err
 	}
-	page, err := d.Traffic(r.Context(), c, query)
-	if err != nil {
-		return err
-	}
-	d.http.Send(w, r, http.StatusOK, page)
-	return nil
+	return d.Traffic(r.Context(), c, query)
 }
