@@ -44,3 +44,24 @@ func TestNamedTestsExist(t *testing.T) {
 		t.Errorf("%d of %d tests stand behind the name of their folder", found, all)
 	}
 }
+
+var namedFile = regexp.MustCompile("`([A-Za-z0-9_*./-]+/[A-Za-z0-9_*.-]*)`")
+
+// The files and folders of this repository that the pages for contributors name exist.
+func TestNamedFilesExist(t *testing.T) {
+	for _, page := range []string{"CONTRIBUTING.md", "docs/architecture.md", "docs/testing.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range namedFile.FindAllStringSubmatch(string(text), -1) {
+			top, _, _ := strings.Cut(m[1], "/")
+			if _, err := os.Stat(top); err != nil {
+				continue // the name of a route, or of a file in the data folder
+			}
+			if files, err := filepath.Glob(m[1]); err != nil || len(files) == 0 {
+				t.Errorf("%s names %s, which does not exist", page, m[1])
+			}
+		}
+	}
+}
