@@ -53,6 +53,7 @@ var rows = []row{
 	{13, "model agent", modelAgent},
 	{14, "append with x1 on", appendX1},
 	{15, "Vertesia runs", vertesiaRuns},
+	{16, "runs of pages", pageRuns},
 }
 
 func main() {
