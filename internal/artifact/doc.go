@@ -1,12 +1,9 @@
 // Package artifact stores the files of sessions: files that agents make and people
 // upload, which are too large for an event.
 //
-// # Types
-//
-// Local is a store in a folder: Put, Get, Stat, List, Remove, Copy, CopySession,
-// Merge, DeleteSession. Info describes one file. Walk visits what a backup needs, Verify
-// reads every byte, FinishChanges ends changes that a crash has interrupted. Files that Get
-// returns are compared with their hash while they are read.
+// Local is a store in a folder. Walk visits what a backup needs, Verify reads every
+// byte, FinishChanges ends changes that a crash has interrupted. Files that Get returns
+// are compared with their hash while they are read.
 //
 // # What is on disk
 //

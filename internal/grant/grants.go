@@ -3,6 +3,7 @@ package grant
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -67,24 +68,34 @@ func (gs *grants) Apply(e *chat.Event) {
 	}
 }
 
-// CreateGrant stores a grant of the caller, who must be a person. With a request_id it answers that permission request
-// first. key is the caller's idempotency key, "" for none.
-func (s *Service) CreateGrant(ctx context.Context, c chat.Caller, workspace string, g Grant, key string) (Grant, error) {
-	if err := mayEnter(c, workspace); err != nil {
-		return Grant{}, err
+// createGrant stores a grant of the caller, who must be a person. With a request_id it answers that permission request
+// first.
+func (s *Service) createGrant(r request) (int, any, error) {
+	ctx, c := r.Context(), r.caller
+	body, err := s.http.Body(r.Request)
+	if err != nil {
+		return 0, nil, err
+	}
+	var in Grant
+	if err := json.Unmarshal(body, &in); err != nil {
+		return 0, nil, chat.Errorf(chat.Invalid, "a grant is {user_id or agent_id, grant_type, details, scope, session_id, reason, request_id}").Because(err)
 	}
 	if c.Actor.Kind != chat.User || !c.Person() {
-		return Grant{}, chat.Errorf(chat.Denied, "only people may grant something; ask a person, with a permission request")
+		return 0, nil, chat.Errorf(chat.Denied, "only people may grant something; ask a person, with a permission request")
 	}
-	g = Grant{
-		User: g.User, Agent: g.Agent, Type: g.Type, Details: g.Details, Scope: g.Scope, Session: g.Session, Reason: g.Reason, Request: g.Request,
-		By: nameOf(c.Actor), Wide: c.Administers(workspace),
+	g := Grant{
+		User: in.User, Agent: in.Agent, Type: in.Type, Details: in.Details, Scope: in.Scope, Reason: in.Reason, Request: in.Request,
+		By: nameOf(c.Actor), Wide: c.Administers(r.workspace),
+	}
+	if g.Session, err = s.sessions.Resolve(ctx, c, in.Session); err != nil {
+		return 0, nil, err
 	}
 	if g.Request != "" {
-		return s.answerRequest(ctx, c, g)
+		g, err = s.answerRequest(ctx, c, g)
+		return http.StatusCreated, g, err
 	}
 	if err := g.check(); err != nil {
-		return Grant{}, err
+		return 0, nil, err
 	}
 	if g.Session != "" {
 		sess, err := s.sessions.Get(ctx, c, g.Session)
@@ -92,18 +103,18 @@ func (s *Service) CreateGrant(ctx context.Context, c chat.Caller, workspace stri
 			err = c.May(&sess, chat.Answerer)
 		}
 		if err != nil {
-			return Grant{}, err
+			return 0, nil, err
 		}
 	}
+	key := r.Header.Get("Idempotency-Key")
 	if key != "" {
 		key = "new:" + c.Actor.Key() + ":" + key
 	}
-	var made Grant
-	err := s.grants.Change(ctx, grantsIn(workspace), func(tx *record.Tx[*grants]) (err error) {
-		made, err = create(ctx, tx, g, key)
+	err = s.grants.Change(ctx, grantsIn(r.workspace), func(tx *record.Tx[*grants]) (err error) {
+		g, err = create(ctx, tx, g, key)
 		return err
 	})
-	return made, err
+	return http.StatusCreated, g, err
 }
 
 func create(ctx context.Context, tx *record.Tx[*grants], g Grant, key string) (Grant, error) {
@@ -166,18 +177,16 @@ func (s *Service) visible(ctx context.Context, c chat.Caller, workspace string, 
 	return err == nil
 }
 
-// RevokeGrant ends a grant. The person who gave it may do so, and administrators. It stays in the log.
-func (s *Service) RevokeGrant(ctx context.Context, c chat.Caller, workspace, id string) (Grant, error) {
-	if err := mayEnter(c, workspace); err != nil {
-		return Grant{}, err
-	}
+// revokeGrant ends a grant. The person who gave it may do so, and administrators. It stays in the log.
+func (s *Service) revokeGrant(r request) (int, any, error) {
+	ctx, c, id := r.Context(), r.caller, r.PathValue("grant")
 	var revoked Grant
-	err := s.grants.Change(ctx, grantsIn(workspace), func(tx *record.Tx[*grants]) error {
+	err := s.grants.Change(ctx, grantsIn(r.workspace), func(tx *record.Tx[*grants]) error {
 		g := tx.Value.byID[id]
-		if g == nil || !s.visible(ctx, c, workspace, g) {
+		if g == nil || !s.visible(ctx, c, r.workspace, g) {
 			return chat.Errorf(chat.NotFound, "there is no grant %q in this workspace", text.Clip(id, 80))
 		}
-		if c.Actor.Kind != chat.User || !c.Person() || !g.By.Same(c.Actor) && !c.Administers(workspace) {
+		if c.Actor.Kind != chat.User || !c.Person() || !g.By.Same(c.Actor) && !c.Administers(r.workspace) {
 			return chat.Errorf(chat.Denied, "a grant is revoked by the person who gave it, or by an administrator")
 		}
 		if g.RevokedBy == nil {
@@ -188,7 +197,7 @@ func (s *Service) RevokeGrant(ctx context.Context, c chat.Caller, workspace, id 
 		revoked = *g
 		return nil
 	})
-	return revoked, err
+	return http.StatusOK, revoked, err
 }
 
 // UseGrant finds a grant that allows what is asked for, and records the use. A grant of scope once is consumed: of
@@ -209,7 +218,8 @@ func (s *Service) UseGrant(ctx context.Context, c chat.Caller, workspace string,
 		if err != nil {
 			return Grant{}, err
 		}
-		if err := s.decisions.run(ctx, a.Session); err != nil {
+		a.Session = sess.ID
+		if err := s.decisions.run(ctx, sess.ID); err != nil {
 			return Grant{}, err
 		}
 		holds = func(g *Grant) bool {

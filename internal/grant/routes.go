@@ -35,39 +35,27 @@ type request struct {
 	*http.Request
 	caller    chat.Caller
 	workspace string
-	session   chat.SessionID // of the path, resolved
+	session   chat.Session // of the path
 }
 
-// route makes a route of a handler that returns its answer.
+// route makes a route of a handler that returns its answer. The caller has access to the workspace and the session.
 func (s *Service) route(pattern string, h func(r request) (status int, answer any, err error)) wire.Route {
 	return s.http.Route(pattern, func(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-		id, err := s.sessions.Resolve(r.Context(), c, chat.SessionID(r.PathValue("id")))
+		req := request{Request: r, caller: c, workspace: r.PathValue("slug")}
+		err := mayEnter(c, req.workspace)
+		if id := r.PathValue("id"); err == nil && id != "" {
+			req.session, err = s.sessionIn(r.Context(), c, req.workspace, chat.SessionID(id))
+		}
 		if err != nil {
 			return err
 		}
-		status, answer, err := h(request{Request: r, caller: c, workspace: r.PathValue("slug"), session: id})
+		status, answer, err := h(req)
 		if err != nil {
 			return err
 		}
 		s.http.Send(w, r, status, answer)
 		return nil
 	})
-}
-
-func (s *Service) createGrant(r request) (int, any, error) {
-	body, err := s.http.Body(r.Request)
-	if err != nil {
-		return 0, nil, err
-	}
-	var g Grant
-	if err := json.Unmarshal(body, &g); err != nil {
-		return 0, nil, chat.Errorf(chat.Invalid, "a grant is {user_id or agent_id, grant_type, details, scope, session_id, reason, request_id}").Because(err)
-	}
-	if g.Session, err = s.sessions.Resolve(r.Context(), r.caller, g.Session); err != nil {
-		return 0, nil, err
-	}
-	g, err = s.CreateGrant(r.Context(), r.caller, r.workspace, g, r.Header.Get("Idempotency-Key"))
-	return http.StatusCreated, g, err
 }
 
 func (s *Service) listGrants(r request) (int, any, error) {
@@ -84,11 +72,6 @@ func (s *Service) listGrants(r request) (int, any, error) {
 	return http.StatusOK, map[string]any{"grants": list}, err
 }
 
-func (s *Service) revokeGrant(r request) (int, any, error) {
-	g, err := s.RevokeGrant(r.Context(), r.caller, r.workspace, r.PathValue("grant"))
-	return http.StatusOK, g, err
-}
-
 func (s *Service) useGrant(r request) (int, any, error) {
 	body, err := s.http.Body(r.Request)
 	if err != nil {
@@ -98,67 +81,8 @@ func (s *Service) useGrant(r request) (int, any, error) {
 	if err := json.Unmarshal(body, &a); err != nil || a.Type == "" || a.Session == "" {
 		return 0, nil, chat.Errorf(chat.Invalid, "the question is {session_id, grant_type, details, call_id, tool, args}")
 	}
-	if a.Session, err = s.sessions.Resolve(r.Context(), r.caller, a.Session); err != nil {
-		return 0, nil, err
-	}
 	g, err := s.UseGrant(r.Context(), r.caller, r.workspace, a)
 	return http.StatusOK, map[string]any{"ok": true, "grant": g}, err
-}
-
-// putShare creates or updates a share.
-func (s *Service) putShare(r request) (int, any, error) {
-	body, err := s.http.Body(r.Request)
-	if err != nil {
-		return 0, nil, err
-	}
-	if name := r.PathValue("share"); name != "" {
-		if body, err = withShareID(body, name); err != nil {
-			return 0, nil, err
-		}
-	}
-	share, err := s.PutShare(r.Context(), r.caller, r.workspace, r.session, body, r.Header.Get("Idempotency-Key"))
-	status := http.StatusCreated
-	if share.Version > 1 {
-		status = http.StatusOK
-	}
-	return status, withAddress(share), err
-}
-
-// withShareID sets the share_id in the body of a request.
-func withShareID(body []byte, id string) ([]byte, error) {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, chat.Errorf(chat.Invalid, "a share is an object").Because(err)
-	}
-	raw, err := json.Marshal(id)
-	if err != nil {
-		return nil, err
-	}
-	fields["share_id"] = raw
-	return json.Marshal(fields)
-}
-
-func (s *Service) listShares(r request) (int, any, error) {
-	q := edge.NewQuery(r.Request)
-	all := q.Bool("all", false)
-	if q.Err != nil {
-		return 0, nil, q.Err
-	}
-	list, err := s.ListShares(r.Context(), r.caller, r.workspace, r.session, all)
-	for i := range list {
-		list[i] = withAddress(list[i])
-	}
-	return http.StatusOK, map[string]any{"shares": list}, err
-}
-
-func (s *Service) getShare(r request) (int, any, error) {
-	share, err := s.GetShare(r.Context(), r.caller, r.workspace, r.session, r.PathValue("share"))
-	return http.StatusOK, withAddress(share), err
-}
-
-func (s *Service) revokeShare(r request) (int, any, error) {
-	share, err := s.RevokeShare(r.Context(), r.caller, r.workspace, r.session, r.PathValue("share"))
-	return http.StatusOK, withAddress(share), err
 }
 
 // withAddress makes the link an address on this server.
@@ -179,7 +103,7 @@ func (s *Service) readLink(w http.ResponseWriter, r *http.Request) {
 
 func (s *Service) sendLink(w http.ResponseWriter, r *http.Request) error {
 	c, anonymous := s.http.Caller(r)
-	share, err := s.ShareByLink(r.Context(), c, anonymous == nil, r.PathValue("slug"), r.PathValue("link"))
+	share, err := s.shareByLink(r.Context(), c, anonymous == nil, r.PathValue("slug"), r.PathValue("link"))
 	if err != nil {
 		return err
 	}

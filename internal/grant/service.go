@@ -136,9 +136,10 @@ func mayEnter(c chat.Caller, workspace string) error {
 	return nil
 }
 
-// sessionIn returns a session of a workspace that the caller may see.
+// sessionIn returns a session of a workspace that the caller may see, by its id or alias.
 func (s *Service) sessionIn(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID) (chat.Session, error) {
-	if err := mayEnter(c, workspace); err != nil {
+	id, err := s.sessions.Resolve(ctx, c, id)
+	if err != nil {
 		return chat.Session{}, err
 	}
 	sess, err := s.sessions.Get(ctx, c, id)

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/record"
 	"github.com/parley-hq/parley/internal/text"
@@ -127,38 +129,57 @@ func (ss *shares) Apply(e *chat.Event) {
 // caller.
 const byHTTP = "share:"
 
-// PutShare shares something of a session: an agent.share event is appended to the session, and the share is made from it.
+// putShare shares something of a session: an agent.share event is appended to the session, and the share is made from it.
 // A share_id that exists is updated in place and keeps its link. The session's agent may do so, and members who may
-// answer. key is the caller's idempotency key, "" for none.
-func (s *Service) PutShare(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, payload json.RawMessage, key string) (Share, error) {
-	sess, err := s.sessionIn(ctx, c, workspace, id)
-	if err == nil {
-		err = c.May(&sess, chat.Answerer)
+// answer.
+func (s *Service) putShare(r request) (int, any, error) {
+	if err := r.caller.May(&r.session, chat.Answerer); err != nil {
+		return 0, nil, err
 	}
+	payload, err := s.http.Body(r.Request)
 	if err != nil {
-		return Share{}, err
+		return 0, nil, err
+	}
+	if name := r.PathValue("share"); name != "" {
+		if payload, err = withShareID(payload, name); err != nil {
+			return 0, nil, err
+		}
 	}
 	var sh Share
 	if json.Unmarshal(payload, &sh) != nil {
-		return Share{}, chat.Errorf(chat.Invalid, "a share is an object {share_id, title, share_type, path, entry_point, files, public}")
+		return 0, nil, chat.Errorf(chat.Invalid, "a share is an object {share_id, title, share_type, path, entry_point, files, public}")
 	}
 	if len(sh.ID) > 128 || len(sh.Title) > 1024 {
-		return Share{}, chat.Errorf(chat.Invalid, "a share_id has at most 128 bytes, a title 1024")
+		return 0, nil, chat.Errorf(chat.Invalid, "a share_id has at most 128 bytes, a title 1024")
 	}
 	if sh.firstFile() == "" && sh.URL == "" && len(sh.Files) == 0 {
-		return Share{}, chat.Errorf(chat.Invalid, "what is shared? Give path, entry_point, files or url")
+		return 0, nil, chat.Errorf(chat.Invalid, "what is shared? Give path, entry_point, files or url")
 	}
 	if sh.URL != "" && !webAddress(sh.URL) {
-		return Share{}, chat.Errorf(chat.Invalid, "the url of a share begins with https:// or http://")
+		return 0, nil, chat.Errorf(chat.Invalid, "the url of a share begins with https:// or http://")
 	}
 	server := chat.Trusted
-	server.Workspace = sess.Workspace
-	d := chat.Draft{Type: chat.AgentShare{}.Type(), Payload: payload, ClientID: byHTTP + cmp.Or(key, rand.Text()), Via: via}
-	events, err := s.sessions.Append(ctx, server, sess.ID, []chat.Draft{d})
+	server.Workspace = r.workspace
+	d := chat.Draft{Type: chat.AgentShare{}.Type(), Payload: payload, ClientID: byHTTP + cmp.Or(r.Header.Get("Idempotency-Key"), rand.Text()), Via: via}
+	events, err := s.sessions.Append(r.Context(), server, r.session.ID, []chat.Draft{d})
 	if err != nil {
-		return Share{}, err
+		return 0, nil, err
 	}
-	return s.storeShare(ctx, &events[0], c.Actor)
+	sh, err = s.storeShare(r.Context(), &events[0], r.caller.Actor)
+	if sh.Version > 1 {
+		return http.StatusOK, withAddress(sh), err
+	}
+	return http.StatusCreated, withAddress(sh), err
+}
+
+// withShareID sets the share_id in the body of a request.
+func withShareID(body []byte, id string) ([]byte, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return nil, chat.Errorf(chat.Invalid, "a share is an object").Because(err)
+	}
+	fields["share_id"] = chat.AppendString(nil, id)
+	return json.Marshal(fields)
 }
 
 // storeShare makes a share of an agent.share event. It may be called again with the same event.
@@ -207,19 +228,16 @@ func webAddress(text string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
-// ListShares returns the shares of a session; all includes revoked ones.
-func (s *Service) ListShares(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, all bool) ([]Share, error) {
-	if _, err := s.sessionIn(ctx, c, workspace, id); err != nil {
-		return nil, err
-	}
-	if err := s.shareds.run(ctx, id); err != nil {
+// sharesOf returns the shares of a request's session; all includes revoked ones.
+func (s *Service) sharesOf(r request, all bool) ([]Share, error) {
+	if err := s.shareds.run(r.Context(), r.session.ID); err != nil {
 		return nil, err
 	}
 	list := []Share{}
-	err := s.shares.View(ctx, sharesIn(workspace), func(ss *shares) error {
+	err := s.shares.View(r.Context(), sharesIn(r.workspace), func(ss *shares) error {
 		for _, sh := range ss.list {
-			if sh.Session == id && (all || sh.RevokedBy == nil) {
-				list = append(list, *sh)
+			if sh.Session == r.session.ID && (all || sh.RevokedBy == nil) {
+				list = append(list, withAddress(*sh))
 			}
 		}
 		return nil
@@ -227,49 +245,58 @@ func (s *Service) ListShares(ctx context.Context, c chat.Caller, workspace strin
 	return list, err
 }
 
-// GetShare returns one share.
-func (s *Service) GetShare(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, share string) (Share, error) {
-	list, err := s.ListShares(ctx, c, workspace, id, true)
-	if err != nil {
-		return Share{}, err
+func (s *Service) listShares(r request) (int, any, error) {
+	q := edge.NewQuery(r.Request)
+	all := q.Bool("all", false)
+	if q.Err != nil {
+		return 0, nil, q.Err
 	}
-	for _, sh := range list {
-		if sh.ID == share {
-			return sh, nil
-		}
-	}
-	return Share{}, chat.Errorf(chat.NotFound, "there is no share %q in this session", text.Clip(share, 80))
+	list, err := s.sharesOf(r, all)
+	return http.StatusOK, map[string]any{"shares": list}, err
 }
 
-// RevokeShare ends the link of a share. Its creator may do so, and members who may answer.
-func (s *Service) RevokeShare(ctx context.Context, c chat.Caller, workspace string, id chat.SessionID, share string) (Share, error) {
-	sh, err := s.GetShare(ctx, c, workspace, id, share)
+func (s *Service) getShare(r request) (int, any, error) {
+	list, err := s.sharesOf(r, true)
+	for _, sh := range list {
+		if sh.ID == r.PathValue("share") {
+			return http.StatusOK, sh, nil
+		}
+	}
+	if err == nil {
+		err = chat.Errorf(chat.NotFound, "there is no share %q in this session", text.Clip(r.PathValue("share"), 80))
+	}
+	return 0, nil, err
+}
+
+// revokeShare ends the link of a share. Its creator may do so, and members who may answer.
+func (s *Service) revokeShare(r request) (int, any, error) {
+	_, found, err := s.getShare(r)
 	if err != nil {
-		return Share{}, err
+		return 0, nil, err
 	}
-	sess, err := s.sessions.Get(ctx, c, id)
-	if err == nil && !sh.By.Same(c.Actor) {
-		err = c.May(&sess, chat.Answerer)
+	sh := found.(Share)
+	if !sh.By.Same(r.caller.Actor) {
+		if err := r.caller.May(&r.session, chat.Answerer); err != nil {
+			return 0, nil, err
+		}
 	}
-	if err != nil {
-		return Share{}, err
-	}
-	err = s.shares.Change(ctx, sharesIn(workspace), func(tx *record.Tx[*shares]) error {
-		now := tx.Value.byKey[shareKey{id, share}]
+	err = s.shares.Change(r.Context(), sharesIn(r.workspace), func(tx *record.Tx[*shares]) error {
+		now := tx.Value.byKey[shareKey{sh.Session, sh.ID}]
 		if now.RevokedBy == nil {
-			if _, err := tx.Append(ctx, shareRevoked, map[string]any{"session_id": id, "share_id": share, "by": c.Actor}, "revoke:"+now.Link); err != nil {
+			revoked := map[string]any{"session_id": sh.Session, "share_id": sh.ID, "by": r.caller.Actor}
+			if _, err := tx.Append(r.Context(), shareRevoked, revoked, "revoke:"+now.Link); err != nil {
 				return err
 			}
 		}
 		sh = *now
 		return nil
 	})
-	return sh, err
+	return http.StatusOK, withAddress(sh), err
 }
 
-// ShareByLink returns the share of a link. A public share is readable by everybody, others by callers of the workspace;
+// shareByLink returns the share of a link. A public share is readable by everybody, others by callers of the workspace;
 // authenticated says whether c is one. Links of workspaces without shares leave nothing in memory.
-func (s *Service) ShareByLink(ctx context.Context, c chat.Caller, authenticated bool, workspace, link string) (Share, error) {
+func (s *Service) shareByLink(ctx context.Context, c chat.Caller, authenticated bool, workspace, link string) (Share, error) {
 	none := chat.Errorf(chat.NotFound, "there is no share with this link")
 	if chat.SessionID(workspace).Validate() != nil {
 		return Share{}, none

@@ -62,12 +62,6 @@
 // A run that was begun with interactive false has the setting complete_after_turn:
 // the session ends with its last turn, once no workstream runs.
 //
-// A stop as an example: signal reads the body, takeSignal finds the name Stop, stop
-// calls Sessions.StopAs with client_message_id as the acknowledgement. The session
-// stores turn.stop_requested, the runner stops the agent, and turn.completed carries
-// the acknowledgement. The hub encodes that event as IDLE with d.ack and
-// follower.loop writes it; the client takes it for the effect of its stop.
-//
 // # Timestamps
 //
 // ts is the position of an event or preview in milliseconds, with microseconds as
@@ -77,9 +71,7 @@
 // # Concurrency
 //
 // An event or a preview is encoded, and for gzip streams compressed, once for all
-// readers of a run. Writes of chunks to a reader are at least Options.Group apart;
-// chunks that arrive meanwhile are sent together, joined into chunks of up to 200
-// characters. A stream has one goroutine, a socket two. Changes to the attachments
-// and posted chunks of one session are serialised. No lock of this package
-// is held while something is written to a client.
+// readers of a run. A stream has one goroutine, a socket two. Changes to the attachments
+// and posted chunks of one session are serialised; no lock is held while something is
+// written to a client.
 package vertesia
