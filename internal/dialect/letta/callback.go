@@ -134,7 +134,7 @@ func (d *Dialect) callBack(ctx context.Context, p pendingCallback) error {
 	if ctx.Err() != nil {
 		return ctx.Err() // the next process makes the callback
 	}
-	fields := map[string]json.RawMessage{"sent_at": quote(chat.AtOf(d.opt.Now()).String())}
+	fields := map[string]json.RawMessage{"sent_at": quote(chat.AtOf(time.Now()).String())}
 	if status > 0 {
 		fields["status_code"] = json.RawMessage(itoa(status))
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
@@ -93,7 +94,7 @@ func (f *follower) followAll(show func([]stream.Item) error, ping func() error) 
 func (f *follower) ping() []byte {
 	if f.pings {
 		b, err := stream.AppendFrame(nil, &stream.Item{
-			Kind: stream.KindPing, ID: "ping-" + newUUID(), Date: f.opt.Now(), Run: f.runID(), Seq: f.position(),
+			Kind: stream.KindPing, ID: "ping-" + newUUID(), Date: time.Now(), Run: f.runID(), Seq: f.position(),
 		})
 		if err == nil {
 			return b

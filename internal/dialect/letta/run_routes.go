@@ -148,46 +148,31 @@ func (q *request) runsOf(cv *conversation, f *runFilter) ([]listedRun, error) {
 		from, to = f.before, nil
 	}
 	var out []listedRun
-	add := func(started chat.Event, end *chat.Event) error {
-		if from != nil && f.compare(&started, from) <= 0 || to != nil && f.compare(&started, to) >= 0 {
-			return nil
-		}
-		run, err := q.runIn(cv, started)
-		if err != nil {
-			return err
-		}
-		if state := run.state(end, st, q.records); f.fits(state) {
-			out = append(out, listedRun{run, state})
-		}
-		return nil
-	}
-	var last *chat.Event // the event before, when it has no counterpart yet
-	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
-		Desc: f.newestFirst(), Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnCompleted{}.Type()},
+	for started, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
+		Desc: f.newestFirst(), Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()},
 	}) {
 		if err != nil {
 			return nil, err
 		}
-		// One turn runs at a time, so its start and its end are neighbours.
-		_, isStart := e.Body.(chat.TurnStarted)
-		switch {
-		case f.newestFirst() && isStart:
-			err = add(e, last)
-			last = nil
-		case !f.newestFirst() && !isStart && last != nil:
-			err = add(*last, &e)
-			last = nil
-		default:
-			last = &e
+		if from != nil && f.compare(&started, from) <= 0 || to != nil && f.compare(&started, to) >= 0 {
+			continue
 		}
-		if err != nil || len(out) == f.limit {
-			return out, err
+		run, err := q.runIn(cv, started)
+		if err != nil {
+			return nil, err
+		}
+		end, err := q.completed(run)
+		if err != nil {
+			return nil, err
+		}
+		if state := run.state(end, st, q.records); f.fits(state) {
+			out = append(out, listedRun{run, state})
+		}
+		if len(out) == f.limit {
+			break
 		}
 	}
-	if !f.newestFirst() && last != nil {
-		err = add(*last, nil) // the active run
-	}
-	return out, err
+	return out, nil
 }
 
 // comparePositions orders entries of several conversations: by time and, because a fork has the times of the original,

@@ -64,7 +64,6 @@ type Options struct {
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of an image; 0 means 1 GiB
 	Heartbeat   time.Duration // silence after which a stream is pinged; 0 means 20 s
-	Now         func() time.Time
 	Logger      *slog.Logger
 }
 
@@ -87,9 +86,6 @@ func New(opt Options) *Dialect {
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
 	opt.TryPause = cmp.Or(opt.TryPause, time.Second)
-	if opt.Now == nil {
-		opt.Now = time.Now
-	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
