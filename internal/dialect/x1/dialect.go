@@ -24,7 +24,7 @@ type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
-	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error]
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
@@ -32,6 +32,8 @@ type sessions interface {
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
+	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
 }
 
@@ -217,15 +219,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// facts reads stored events page by page, as the server.
-func (d *Dialect) facts(ctx context.Context, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error] {
-	return chat.Facts(r, func(r chat.Range) ([]chat.Fact, bool, error) { return d.opt.Sessions.Read(ctx, chat.Trusted, id, r) })
-}
-
 // newestEvents returns the last stored events of a session, the oldest first.
 func (d *Dialect) newestEvents(ctx context.Context, id chat.SessionID, limit int) ([]chat.Event, error) {
 	var events []chat.Event
-	for e, err := range chat.Events(d.facts(ctx, id, chat.Range{Limit: limit, Desc: true})) {
+	for e, err := range d.opt.Sessions.Events(ctx, chat.Trusted, id, chat.Range{Limit: limit, Desc: true}) {
 		if err != nil {
 			return nil, err
 		}

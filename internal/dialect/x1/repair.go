@@ -128,7 +128,7 @@ func (p *projector) publishPage(ctx context.Context, l *projection, facts []chat
 // none behind it.
 func (p *projector) skipOld(ctx context.Context, id chat.SessionID, after chat.Seq) (chat.Seq, error) {
 	limit := chat.AtOf(p.d.opt.Now().Add(-p.d.opt.Keep))
-	for f, err := range p.d.facts(ctx, id, chat.Range{After: after, Desc: true, MaxBytes: 256 << 10}) {
+	for f, err := range p.d.opt.Sessions.Facts(ctx, chat.Trusted, id, chat.Range{After: after, Desc: true, MaxBytes: 256 << 10}) {
 		if err != nil {
 			return after, err
 		}
@@ -210,34 +210,23 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 func (p *projector) recheck(ctx context.Context, workspace string, from chat.At) error {
 	c := chat.Trusted
 	c.Workspace = workspace
-	f := chat.Filter{Limit: 1000}
-	for {
-		page, err := p.d.opt.Sessions.List(ctx, c, f)
-		if err != nil {
+	for s, err := range p.d.opt.Sessions.ListAll(ctx, c, chat.Filter{Limit: 1000}) {
+		if err != nil || s.UpdatedAt < from {
 			return err
 		}
+		if s.ID.System() {
+			continue
+		}
 		p.mu.Lock()
-		for _, s := range page.Sessions {
-			if s.UpdatedAt < from {
-				page.Next = ""
-				break
-			}
-			if s.ID.System() {
-				continue
-			}
-			if l := p.projection(s.ID); l.next == 0 {
-				p.fallBehind(l, s.UpdatedAt)
-			}
+		if l := p.projection(s.ID); l.next == 0 {
+			p.fallBehind(l, s.UpdatedAt)
 		}
 		p.mu.Unlock()
-		if page.Next == "" {
-			return ctx.Err()
-		}
 		// A million active sessions must not need much memory.
 		for p.tooManyBehind() && pause(ctx, 5*time.Millisecond) {
 		}
-		f.Cursor = page.Next
 	}
+	return ctx.Err()
 }
 
 func (p *projector) tooManyBehind() bool {

@@ -131,7 +131,7 @@ func (d *Dialect) Traffic(ctx context.Context, c chat.Caller, q TrafficQuery) (T
 		q.Session = sess.ID
 	}
 	read := 0
-	for e, err := range chat.Events(d.facts(ctx, TrafficSession, chat.Range{Before: q.Before, Desc: true, Types: []string{trafficType}})) {
+	for e, err := range d.opt.Sessions.Events(ctx, chat.Trusted, TrafficSession, chat.Range{Before: q.Before, Desc: true, Types: []string{trafficType}}) {
 		if chat.CodeOf(err) == chat.NotFound {
 			return page, nil // there are no records yet
 		}
