@@ -216,17 +216,23 @@ type Label struct {
 // decoding the rest. It relies on the order of fields that AppendJSON writes;
 // what does not begin like that is read the slow way.
 func (f Fact) Label() (Label, error) {
+	label, _, err := f.Header()
+	return label, err
+}
+
+// Header is Label with the position of the event.
+func (f Fact) Header() (Label, At, error) {
 	r := reader{rest: f.JSON}
 	r.text(`{"session_id":"`)
 	r.number(`,"sequence":`)
-	r.text(`,"timestamp":"`)
+	at := r.stamp(`,"timestamp":"`)
 	typ := r.text(`,"type":"`)
 	r.maybe(`,"id":"`)
 	r.maybe(`,"turn_id":"`)
 	line := r.maybe(`,"workstream_id":"`)
 	if r.bad {
 		e, err := f.Event()
-		return Label{e.Type, e.Workstream}, err
+		return Label{e.Type, e.Workstream}, e.At, err
 	}
-	return Label{string(typ), string(line)}, nil
+	return Label{string(typ), string(line)}, at, nil
 }

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
@@ -95,8 +96,9 @@ func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
 	}
 }
 
-// Restore sets the blocks that were open when the last process ended. It is called
-// before the first Publish of the session.
+// Restore sets the blocks that were open when the last process ended. They have text,
+// and the last of their Ends is its end. It is called before the first Publish of the
+// session.
 func (h *Hub) Restore(id chat.SessionID, open []chat.Block) {
 	if len(open) == 0 {
 		return
@@ -104,21 +106,9 @@ func (h *Hub) Restore(id chat.SessionID, open []chat.Block) {
 	t := h.lock(id, true)
 	defer t.mu.Unlock()
 	for _, b := range open {
-		if b.Text == "" || t.open.find(b.ID) != nil {
-			continue
-		}
 		own := &block{Block: b, shown: len(b.Text)}
-		own.Text = ""
+		own.Text, own.Ends = "", slices.Clip(b.Ends)
 		own.text.WriteString(b.Text)
-		// Ends must reach the end of the text: pieces are made from them.
-		own.Ends = append([]chat.End(nil), b.Ends...)
-		if n := len(own.Ends); n == 0 || own.Ends[n-1].Bytes != len(b.Text) {
-			end := chat.End{Bytes: len(b.Text)}
-			if n > 0 {
-				end.At = own.Ends[n-1].At
-			}
-			own.Ends = append(own.Ends, end)
-		}
 		t.open = append(t.open, own)
 	}
 }
