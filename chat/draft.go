@@ -61,12 +61,17 @@ func (d Draft) As(clientID string) Draft { d.ClientID = clientID; return d }
 // draftWire is a draft on the native wire.
 type draftWire struct {
 	Type       string          `json:"type"`
-	Payload    json.RawMessage `json:"payload"`
-	ClientID   string          `json:"client_id"`
-	Workstream string          `json:"workstream_id"`
-	Parent     EventID         `json:"parent_id"`
-	Turn       TurnID          `json:"turn_id"`
-	Attempt    int             `json:"attempt"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	ClientID   string          `json:"client_id,omitempty"`
+	Workstream string          `json:"workstream_id,omitempty"`
+	Parent     EventID         `json:"parent_id,omitempty"`
+	Turn       TurnID          `json:"turn_id,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+}
+
+// MarshalJSON gives the form that ParseDrafts reads. The draft is normalized.
+func (d Draft) MarshalJSON() ([]byte, error) {
+	return json.Marshal(draftWire{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt})
 }
 
 // ParseDrafts reads one draft or an array of them. The drafts keep parts of b.

@@ -6,36 +6,23 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
 )
 
-// draft is a chat.Draft on the wire.
-type draft struct {
-	Type       string          `json:"type"`
-	Payload    json.RawMessage `json:"payload,omitempty"`
-	ClientID   string          `json:"client_id,omitempty"`
-	Workstream string          `json:"workstream_id,omitempty"`
-	Parent     chat.EventID    `json:"parent_id,omitempty"`
-	Turn       chat.TurnID     `json:"turn_id,omitempty"`
-	Attempt    int             `json:"attempt,omitempty"`
-}
-
-// drafts puts drafts into their wire form. keyed reports whether all have an idempotency key, so that they can be sent
-// again.
-func drafts(list []chat.Draft) (out []draft, keyed bool, err error) {
+// normalize prepares drafts to be sent. keyed reports whether all have an idempotency key, so that they can be sent again.
+func normalize(list []chat.Draft) (keyed bool, err error) {
 	keyed = true
-	for _, d := range list {
-		if err := d.Normalize(); err != nil {
-			return nil, false, err
+	for i := range list {
+		if err := list[i].Normalize(); err != nil {
+			return false, err
 		}
-		keyed = keyed && d.ClientID != ""
-		out = append(out, draft{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt})
+		keyed = keyed && list[i].ClientID != ""
 	}
-	return out, keyed, nil
+	return keyed, nil
 }
 
 // NewClientID returns a fresh idempotency key.
@@ -44,14 +31,15 @@ func NewClientID() string { return "c-" + rand.Text() }
 // Append appends drafts as one unit and returns the events they became. It is
 // repeated after a lost response only when every draft has a ClientID.
 func (c *Client) Append(ctx context.Context, id chat.SessionID, list ...chat.Draft) ([]chat.Event, error) {
-	in, keyed, err := drafts(list)
+	list = slices.Clone(list)
+	keyed, err := normalize(list)
 	if err != nil {
 		return nil, err
 	}
 	var out struct {
 		Events []chat.Event `json:"events"`
 	}
-	err = c.do(ctx, call{method: http.MethodPost, path: sessionPath(id, "/events"), in: in, safe: keyed}, &out)
+	err = c.do(ctx, call{method: http.MethodPost, path: sessionPath(id, "/events"), in: list, safe: keyed}, &out)
 	if err == nil && len(out.Events) != len(list) {
 		err = chat.Errorf(chat.Internal, "the server returned %d events for %d drafts", len(out.Events), len(list))
 	}

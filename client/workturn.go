@@ -90,11 +90,10 @@ func (t *workTurn) Append(ctx context.Context, list []chat.Draft) ([]chat.Event,
 	for i := range list {
 		list[i].Turn, list[i].Workstream = t.assignment.Turn, t.assignment.Workstream
 	}
-	wire, _, err := drafts(list)
-	if err != nil {
+	if _, err := normalize(list); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(wire)
+	raw, err := json.Marshal(list)
 	if err != nil {
 		return nil, err
 	}
