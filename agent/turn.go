@@ -18,7 +18,7 @@ type Turn struct {
 	ID         chat.TurnID
 	Agent      string
 	Workstream string     // "" on the main line
-	Trigger    chat.Event // what is answered
+	Trigger    chat.Event // the event that is answered
 
 	transport Transport
 	inbox     *Inbox
@@ -30,7 +30,7 @@ type Turn struct {
 	steps    int    // of this part; guarded by mu
 }
 
-// history is what is known of earlier attempts.
+// history has the events of earlier attempts.
 type history struct {
 	mu      sync.Mutex
 	started chat.Event            // zero if it is not known yet

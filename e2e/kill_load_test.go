@@ -130,7 +130,7 @@ func (l *load) session(ctx, watch context.Context, wg *sync.WaitGroup, name, age
 	return id
 }
 
-// write appends until ends is done and remembers every acknowledged event.
+// write appends until ends is done and records every acknowledged event.
 func (l *load) write(ctx, ends context.Context, id chat.SessionID, who int) {
 	for i := 0; ends.Err() == nil; i++ {
 		key := fmt.Sprintf("w%d-%d", who, i)

@@ -133,7 +133,7 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	return cert, key, pool
 }
 
-// TestTLS: with a certificate the server speaks HTTP/2, streams included.
+// TestTLS: with a certificate the server uses HTTP/2, streams included.
 func TestTLS(t *testing.T) {
 	cert, key, pool := certificate(t)
 	p := serve(t, t.TempDir(), "--tls-cert", cert, "--tls-key", key)

@@ -379,7 +379,7 @@ func TestSidecarWalkThrough(t *testing.T) {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
 		waitFor(t, func() bool {
-			return strings.Contains(p.get("/parley/v1/sessions/my-session/events?limit=1000"), `"I heard: `+text+`"`)
+			return strings.Contains(p.get("/parley/v1/sessions/my-session/events?limit=1000"), `"You said: `+text+`"`)
 		}, "not in time: it answers "+text)
 	}
 	answered("one")
@@ -390,7 +390,7 @@ func TestSidecarWalkThrough(t *testing.T) {
 	agent.kill()
 	start()
 	answered("three")
-	if got := column(stored(t, p, "my-session"), "agent.text", "text"); !slices.Equal(got, []string{"I heard: one", "I heard: two", "I heard: three"}) {
+	if got := column(stored(t, p, "my-session"), "agent.text", "text"); !slices.Equal(got, []string{"You said: one", "You said: two", "You said: three"}) {
 		t.Error(got)
 	}
 	if code := side.terminate(); code != 0 {

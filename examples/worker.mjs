@@ -1,4 +1,4 @@
-// A worker in Node without dependencies but a WebSocket: it claims the turns of
+// A worker in Node.js that needs only a WebSocket: it claims the turns of
 // an agent name and answers them. Node 22 has WebSocket built in; Node 20 needs
 // `node --experimental-websocket`, or the package ws.
 //
@@ -12,7 +12,7 @@ function connect() {
   const ws = new Socket(`${url}/parley/v1/agents/${encodeURIComponent(name)}/work${token}`);
   const send = (frame) => ws.send(JSON.stringify(frame));
   ws.onopen = () => send({ op: "ready", id: 1, slots: 4, turns: [...held] });
-  // Some releases of Node tell of a failed connection by `error` alone.
+  // Some releases of Node.js report a failed connection with `error` only.
   ws.onclose = ws.onerror = ({ code }) => {
     ws.onclose = ws.onerror = null;
     if (code === 4401) throw new Error("the token has expired or was revoked: start the worker with another one");
@@ -30,7 +30,7 @@ function connect() {
 function answer(send, { turn_id, trigger, open = [] }) {
   held.add(turn_id);
   const text = `You said: ${trigger.payload.text}`;
-  // The same block and client_id in every attempt: what is there is not said again.
+  // The same block and client_id in every attempt, so that stored and shown text is not repeated.
   const block = `b-${turn_id}`, bytes = Buffer.from(text);
   let offset = Buffer.byteLength(open.find((b) => b.block === block)?.text ?? "");
   while (offset < bytes.length) {

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// PagePattern is the address of an HTML artifact as a page to look at.
+// PagePattern is the address of an HTML artifact as a page.
 const PagePattern = "GET /page/{session}/{path...}"
 
-// pagePolicy is that of a page that an agent wrote: no scripts, no requests, an
-// origin of its own. Its own styles do no harm there.
+// pagePolicy is the policy of an HTML page of an agent: no scripts, no requests, an origin of its own. Inline styles are
+// allowed.
 const pagePolicy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 
-// Page shows HTML artifacts in a frame of the console. It asks api, which has
-// the artifacts below /parley/v1/sessions, and lets the page through under a
-// policy in which nothing of it can run. What is not HTML stays a download.
+// Page serves HTML artifacts for a frame of the console. It gets them from api, which serves /parley/v1/sessions, and adds a
+// policy under which no script can run. Other files stay downloads.
 func Page(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var escaped strings.Builder
@@ -36,7 +35,7 @@ func Page(api http.Handler) http.Handler {
 	})
 }
 
-// pageWriter puts a page under its policy when the head is written.
+// pageWriter adds the policy when the header is written.
 type pageWriter struct {
 	http.ResponseWriter
 	begun bool

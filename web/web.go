@@ -1,6 +1,6 @@
 // Package web holds the console as it was built from the TypeScript beside it,
 // and serves it. The built files are part of the repository, so that the program
-// builds without Node; `make web` makes them anew.
+// builds without Node; `make web` builds them.
 //
 // The handlers keep no state and may be used by any number of goroutines.
 package web
@@ -23,22 +23,21 @@ import (
 //go:embed all:console/dist
 var files embed.FS
 
-// Patterns are the addresses of the console: its pages and its files. They name
-// what they serve, so that everything else stays "not found".
+// Patterns are the routes of the console: its pages and its files. They are complete, so that all other addresses stay
+// "not found".
 var Patterns = []string{
 	"GET /{$}", "GET /s/{session}", "GET /embed", "GET /embed/{session}", "GET /embed.js", "GET /assets/{file}", "GET /favicon.svg", "GET /console.json",
 }
 
 // Options say what the server offers to the console. The zero value works.
 type Options struct {
-	Dialects []string // names that GET …/events/{seq}?as= takes
-	Images   bool     // images from elsewhere can be fetched
+	Dialects []string // names for GET …/events/{seq}?as=
+	Images   bool     // external images can be fetched
 	Frames   []string // origins whose pages may show /embed in a frame; http://127.0.0.1:* stands for any port
 	Trace    string   // address of a trace, with {id} for its id; see [CheckTrace]
 }
 
-// CheckTrace says what is wrong with the address of a trace; an empty one is
-// right and means that there is none.
+// CheckTrace reports why the address of a trace cannot be used. An empty address is valid: there are no links.
 func CheckTrace(address string) error {
 	if address == "" {
 		return nil
@@ -46,25 +45,25 @@ func CheckTrace(address string) error {
 	u, err := url.Parse(strings.ReplaceAll(address, "{id}", "0"))
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return fmt.Errorf("%q is no address that begins with http:// or https://", address)
+		return fmt.Errorf("%q does not begin with http:// or https://", address)
 	case !strings.Contains(address, "{id}"):
 		return fmt.Errorf("%q does not say by {id} where the id of a trace belongs", address)
 	}
 	return nil
 }
 
-// policy lets the console load only itself. Scripts cannot make HTML of text:
-// that is what Trusted Types without a policy means.
+// policy allows the console to load only its own files. With Trusted Types and no policy, scripts cannot convert text to
+// HTML.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " +
 	"connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'self'"
 
 // Handler serves the console at [Patterns]. Every page is one of two documents:
-// the console, or a conversation alone for frames of other pages. The script in
+// the console, or only a conversation, for frames of other pages. The script in
 // it reads the address.
 func Handler(opt Options) http.Handler {
 	dist, err := fs.Sub(files, "console/dist")
 	if err != nil {
-		panic(err) // the folder is named in the embed line above
+		panic(err) // the folder is embedded above
 	}
 	framed := policy
 	for _, origin := range opt.Frames {
@@ -72,7 +71,7 @@ func Handler(opt Options) http.Handler {
 	}
 	about, err := json.Marshal(map[string]any{"dialects": list(opt.Dialects), "images": opt.Images, "frames": list(opt.Frames), "trace": opt.Trace})
 	if err != nil {
-		panic(err) // texts and a bool can be written
+		panic(err) // strings and a bool cannot fail
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -96,7 +95,7 @@ func Handler(opt Options) http.Handler {
 			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
 		case strings.HasPrefix(r.URL.Path, "/assets/"):
 			name = "assets/" + path.Base(r.URL.Path)
-			// The name holds a hash of the content: it never changes.
+			// The name contains a hash of the content, so the file never changes.
 			h.Set("Cache-Control", "public, max-age=31536000, immutable")
 		case r.URL.Path == "/favicon.svg":
 			name = "favicon.svg"
@@ -120,7 +119,7 @@ func list(v []string) []string {
 	return v
 }
 
-// serve sends a file in the smallest form that the client takes.
+// serve sends a file in the smallest encoding that the client accepts.
 func serve(w http.ResponseWriter, r *http.Request, dist fs.FS, name string) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -157,7 +156,7 @@ func accepts(r *http.Request, encoding string) bool {
 	return false
 }
 
-// mediaType does not ask the machine, whose own table may say anything.
+// mediaType does not use the table of the machine, which may differ.
 func mediaType(name string) string {
 	switch path.Ext(name) {
 	case ".html":

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The built console must be that of the sources beside it.
+// The built console must be built from the sources beside it.
 func TestConsoleIsBuiltFromItsSources(t *testing.T) {
 	names := []string{
 		"client/package.json", "react/package.json", "console/package.json", "console/index.html", "console/embed.html", "console/vite.config.ts", "console/scripts/finish.mjs",
@@ -190,6 +190,6 @@ func TestPagesOfAgentsCannotRunAnything(t *testing.T) {
 	}
 	kind = "image/svg+xml"
 	if res = ask(); res.Header.Get("Content-Disposition") != "attachment" {
-		t.Errorf("what is no page must stay a download: %v", res.Header)
+		t.Errorf("other files must stay downloads: %v", res.Header)
 	}
 }

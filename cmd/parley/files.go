@@ -54,7 +54,7 @@ func (f agentFiles) Delete(ctx context.Context, id chat.SessionID, path string) 
 	return f.sessions.RemoveFile(ctx, c, id, path, "")
 }
 
-// agent returns the caller that stands for the agent of a session.
+// agent returns the caller for the agent of a session.
 func (f agentFiles) agent(ctx context.Context, id chat.SessionID) (chat.Caller, error) {
 	sess, err := f.sessions.Get(ctx, chat.Trusted, id)
 	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: cmp.Or(sess.Agent, f.sessions.DefaultAgent())}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, Workspace: sess.Workspace}, err

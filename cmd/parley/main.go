@@ -60,7 +60,7 @@ const (
 	exitUsage = 2
 )
 
-// exitPanic carries the exit code out of the parser, which wants to end the process after it has printed help.
+// exitPanic carries the exit code out of the parser, which would otherwise end the process after it has printed help.
 type exitPanic int
 
 // run runs one command line and returns the exit code. Everything that the command started has ended when it returns.

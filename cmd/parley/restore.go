@@ -33,7 +33,7 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	defer f.Close()
 	if entries, err := os.ReadDir(c.Data); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty; choose another folder for --data, or move what is there away", c.Data)
+		return fmt.Errorf("%s is not empty; choose another folder for --data, or move its files away", c.Data)
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

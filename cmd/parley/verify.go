@@ -46,7 +46,7 @@ func (c *VerifyCmd) Run(ctx context.Context, std *stdio) error {
 		fmt.Fprintln(std.out, terminal.Sanitize(line))
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%s in %s; restore the last good backup, or export what is whole", terminal.Count(len(problems), "problem", "problems"), terminal.Count(sessions, "session", "sessions"))
+		return fmt.Errorf("%s in %s; restore the last good backup, or export the undamaged sessions", terminal.Count(len(problems), "problem", "problems"), terminal.Count(sessions, "session", "sessions"))
 	}
 	fmt.Fprintf(std.out, "%s with %s, all whole\n", terminal.Count(sessions, "session", "sessions"), terminal.Count(events, "event", "events"))
 	return nil

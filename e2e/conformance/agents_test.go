@@ -20,8 +20,8 @@ import (
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// toolScript is a model that uses the tools of the MCP servers that npm has:
-// first the ones that need no person, then the one that asks.
+// toolScript is a model that uses the tools of MCP servers from npm: first those without prompts, then the one that asks a
+// person.
 func toolScript(dir string) modeltest.Script {
 	return func(r modeltest.Request) modeltest.Reply {
 		results := r.Results()
@@ -46,9 +46,8 @@ func toolScript(dir string) modeltest.Script {
 	}
 }
 
-// TestMCPServersOfOthers lets the model agent of the real binary use MCP servers
-// that other people wrote, over their input and output and over HTTP.
-func TestMCPServersOfOthers(t *testing.T) {
+// The model agent of the real binary uses published MCP servers, over standard input and output and over HTTP.
+func TestPublishedMCPServers(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "parley")
 	if out, err := command(t, ".", "go", "build", "-o", binary, "../../cmd/parley").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
@@ -98,7 +97,7 @@ func TestMCPServersOfOthers(t *testing.T) {
 	}
 }
 
-// overHTTP starts the server with everything at an address.
+// overHTTP starts the MCP server "everything" at an address.
 func overHTTP(t *testing.T, program string) string {
 	t.Helper()
 	_, port, _ := net.SplitHostPort(freeport.Addr(t))
@@ -168,8 +167,7 @@ func parley(t *testing.T, binary, config string) *client.Client {
 	return nil
 }
 
-// useServer talks with the agent until it has used a server, and answers what is
-// asked on the way.
+// useServer sends messages to the agent until it has used a server, and answers its prompts.
 func useServer(t *testing.T, c *client.Client, server string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()

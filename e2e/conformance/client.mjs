@@ -1,4 +1,4 @@
-// A NeMo client over npm ws that keeps what it sees, as the stock UI would.
+// A NeMo client over npm ws that records the frames, as the stock UI does.
 import { appendFileSync } from 'node:fs';
 import WebSocket from 'ws';
 
@@ -29,7 +29,7 @@ export class Client {
     this.waiting = this.waiting.filter((w) => !w(frame));
   }
 
-  // until resolves with all frames from now on up to the first that fits.
+  // until resolves with all frames from now on up to the first that matches.
   until(fits, from = this.read ?? 0) {
     return new Promise((done, fail) => {
       const timer = setTimeout(() => fail(new Error('nothing came in time; seen: ' + JSON.stringify(this.seen.slice(from)))), 60000);
@@ -80,8 +80,8 @@ export class Client {
     return (await this.until((f) => f.type === 'error_message')).at(-1);
   }
 
-  // heard resolves when the server has read all that was sent to it so far.
-  async heard() {
+  // received resolves when the server has read all frames that were sent so far.
+  async received() {
     this.send({ type: 'nonsense', conversation_id: 'nowhere' });
     await this.until((f) => f.type === 'error_message' && f.conversation_id === 'nowhere', this.seen.length);
   }
@@ -91,7 +91,7 @@ export class Client {
   }
 }
 
-// text is what the stock UI would show: it strings the pieces together.
+// text is the text that the stock UI shows: the joined pieces.
 export const text = (list) =>
   list.filter((f) => f.type === 'system_response_message' && f.status === 'in_progress').map((f) => f.content.text ?? '').join('');
 

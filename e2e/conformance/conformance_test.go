@@ -1,5 +1,4 @@
-// Package conformance drives the real binary with clients that other people
-// wrote: npm ws, openai and NATS among them. It needs node and npm, and fails without them.
+// Package conformance drives the real binary with published clients, such as npm ws, openai and NATS. It needs node and npm, and fails without them.
 package conformance
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// command is a program whose whole family ends with the test.
+// command is a program that ends with the test, with its child processes.
 func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
@@ -56,12 +55,12 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// checkFrames holds every frame that a client saw against the published schemas.
+// checkFrames checks every frame that a client received with the published schemas.
 func checkFrames(t *testing.T, file string) {
 	t.Helper()
 	b, err := os.ReadFile(file)
 	if os.IsNotExist(err) {
-		return // this client speaks no WebSocket
+		return // this client uses no WebSocket
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ test('agents: create, retrieve, modify, list, delete', async () => {
   assert.equal((await refused(client.agents.messages.create(a.id, { input: 'x' }))).status, 404);
 });
 
-test('agents page one by one', async () => {
+test('agents are listed in pages of one', async () => {
   const made = [];
   for (let i = 0; i < 5; i++) made.push((await fresh({ tags: ['page'] })).id);
   const seen = [];
@@ -332,7 +332,7 @@ test('all texts of a message reach the agent, in their order', async () => {
 test('the agent is free after an approval expires', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/approve deploy {} timeout=3' });
-  const asked = r.messages.find((m) => m.message_type === 'approval_request_message'); // who waits long for the answer is told of the end, too
+  const asked = r.messages.find((m) => m.message_type === 'approval_request_message'); // a stream that waits for the answer gets the end, too
   const rest = await all(client.runs.messages.stream(asked.run_id, { starting_after: asked.seq_id + 2 }));
   assert.equal(text(rest), 'No answer in time.');
   const late = await refused(client.agents.messages.create(a.id, { messages: [approve(asked.tool_call.tool_call_id, true)] }));
@@ -362,7 +362,7 @@ test('an approval survives a kill, streamed', async () => {
   }
 });
 
-test('tools that the client runs: tool_return, as an approval, failed, refused', async () => {
+test('client tools: tool_return, as an approval, failed, refused', async () => {
   const a = await fresh();
   const client_tools = [{ name: 'clipboard', description: 'Reads the clipboard', parameters: { type: 'object', properties: {} } }];
   const ask = async () => {
@@ -385,7 +385,7 @@ test('tools that the client runs: tool_return, as an approval, failed, refused',
   assert.equal(failed.messages[0].status, 'error');
   assert.equal(text(failed.messages), 'clipboard failed: it is locked');
   id = await ask();
-  const e = await refused(give(approve(id, true))); // to approve is not to run
+  const e = await refused(give(approve(id, true))); // an approval is not a result
   assert.equal(e.status, 400);
   assert.match(e.error.detail, /result/);
   assert.equal(text((await give(approve(id, false, 'private'))).messages), 'Denied: private');
@@ -417,7 +417,7 @@ test('several calls in one step, of the server and of the client', async () => {
   assert.deepEqual(listed.at(-1).stdout, ['out']);
 });
 
-test('a question that the API has no message for is a message, and the next message answers it', async () => {
+test('a prompt without a message type is shown as text, and the next message answers it', async () => {
   const a = await fresh();
   const r = await client.agents.messages.create(a.id, { input: '/ask radio' });
   assert.match(text(r.messages), /How should I notify you\?/);
@@ -584,7 +584,7 @@ test('a deleted agent is in no file, also when the server is killed meanwhile', 
   }
 });
 
-test('10 000 messages page without a repeat or a gap', async () => {
+test('10 000 messages are listed in pages without repeats or gaps', async () => {
   const session = 'long-' + randomUUID();
   const native = async (path, body) => {
     const r = await fetch(server.url + '/parley/v1/sessions' + path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });

@@ -1,7 +1,6 @@
-// The AI-Q UI is stricter than the stock one. This client has its habits: it
-// refuses frames that do not fit to the letter, makes a bubble of each response,
-// drops what comes while it is not waiting for an answer, packs what is said in
-// JSON, and comes back without naming its conversation.
+// The AI-Q UI is stricter than the stock one. This client behaves like it: it refuses frames that do not match exactly, shows
+// each response as one bubble, drops frames while it does not wait for an answer, sends messages as JSON, and reconnects
+// without a conversation id.
 import assert from 'node:assert/strict';
 import { appendFileSync } from 'node:fs';
 import net from 'node:net';
@@ -17,7 +16,7 @@ const status = oneOf('in_progress', 'complete', 'error');
 const inputs = oneOf('text', 'multiple_choice', 'binary_choice', 'approval', 'notification', 'oauth_consent');
 const fields = (v, rules) => v !== null && typeof v === 'object' && Object.entries(rules).every(([k, fits]) => fits(v[k]));
 
-// kinds are the only frames that are taken, by their type.
+// kinds are the accepted frames, by their type.
 const kinds = {
   system_response_message: (f) =>
     fields(f, { id: maybe(text), thread_id: maybe(text), parent_id: maybe(text), conversation_id: maybe(text), status, timestamp: maybe(text) }) &&
@@ -101,7 +100,7 @@ class Page {
     }
   }
 
-  // done ends the visit: nothing may have been refused or come too late.
+  // done closes the client: it must not have refused or dropped a frame.
   done() {
     this.closed = true;
     this.ws.close();
@@ -181,7 +180,7 @@ test('an approval, and a wrong answer before the right one', async () => {
   p.done();
 });
 
-test('a notification does not end the waiting', async () => {
+test('a notification does not end the wait for the answer', async () => {
   const p = await Page.open(url, 'notify');
   p.say('/ask notification');
   await p.until(() => p.ends);
@@ -199,7 +198,7 @@ test('errors', async () => {
   p.done();
 });
 
-test('cut off in mid-answer', async () => {
+test('the connection is lost during an answer', async () => {
   const p = await Page.open(url, 'cut', true);
   p.say('/plan 4 2');
   await p.until(() => p.steps.length);
@@ -209,7 +208,7 @@ test('cut off in mid-answer', async () => {
   p.done();
 });
 
-test('cut off while asked', async () => {
+test('the connection is lost while a prompt is open', async () => {
   const p = await Page.open(url, 'cut-ask');
   p.say('/ask text timeout=60');
   await p.until(() => p.prompts.length === 1);
@@ -224,7 +223,7 @@ test('cut off while asked', async () => {
   p.done();
 });
 
-test('a page that turns to another conversation sees nothing of the first', async () => {
+test('a page that opens another conversation gets no frames of the first', async () => {
   const p = await Page.open(url, 'first');
   p.say('/plan 4 1');
   await p.until(() => p.steps.length);

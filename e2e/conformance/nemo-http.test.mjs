@@ -1,4 +1,4 @@
-// The NeMo dialect's addresses over plain HTTP, driven by fetch.
+// The HTTP routes of the NeMo dialect, with fetch.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Server } from './server.mjs';
@@ -30,7 +30,7 @@ async function poll(path, fits) {
   throw new Error(`${path} did not come to an end`);
 }
 
-test('who asks can be said in three ways', async () => {
+test('the user can be named in three ways', async () => {
   for (const headers of [key, { Authorization: 'Bearer ' + token }, { Authorization: 'Basic ' + btoa('me:' + token) }]) {
     assert.equal((await call('POST', '/chat', chat('hi'), headers)).status, 200);
   }
@@ -86,7 +86,7 @@ for (const path of ['/generate', '/v1/workflow']) {
   });
 }
 
-test('a person in the loop: accepted, asked, answered, fetched', async () => {
+test('a prompt over HTTP: accepted, asked, answered, result fetched', async () => {
   const r = await call('POST', '/v1/workflow', { input_message: '/ask radio timeout=60' });
   assert.deepEqual([r.status, r.json.status, r.json.prompt.input_type], [202, 'interaction_required', 'radio']);
   const { status_url, response_url, prompt } = r.json;
@@ -98,7 +98,7 @@ test('a person in the loop: accepted, asked, answered, fetched', async () => {
   assert.deepEqual((await poll(status_url, (e) => e.status === 'completed')).result, { value: 'You answered: sms' });
 });
 
-test('consent: the redirect of the authorization server ends it', async () => {
+test('consent: the redirect of the authorization server answers the prompt', async () => {
   const r = await call('POST', '/v1/workflow', { input_message: '/ask oauth_consent' });
   assert.deepEqual([r.status, r.json.status], [202, 'oauth_required']);
   assert.equal((await call('GET', '/auth/redirect?state=wrong&code=c')).status, 400);
@@ -119,7 +119,7 @@ test('headers: conversation, message and trace', async () => {
   assert.equal(log.json.events.length, 1);
 });
 
-test('feedback is kept', async () => {
+test('feedback is stored', async () => {
   const headers = { ...key, 'Conversation-Id': 'rated' };
   const trace = (await call('POST', '/chat', chat('hi'), headers)).headers.get('observability-trace-id');
   const r = await call('POST', '/feedback', { observability_trace_id: trace, reaction_type: '👍', comment: 'good' });
@@ -145,7 +145,7 @@ test('health and tools', async () => {
   assert.ok(Array.isArray((await call('GET', '/mcp/client/tool/list')).json.mcp_clients));
 });
 
-test('other origins: as allowed', async () => {
+test('other origins are refused unless they are allowed', async () => {
   const ask = (origin) => call('OPTIONS', '/chat', undefined, { Origin: origin, 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'content-type,conversation-id' });
   assert.equal((await ask(page)).headers.get('access-control-allow-origin'), page);
   assert.equal((await ask('https://evil.example')).headers.get('access-control-allow-origin'), null);

@@ -1,5 +1,4 @@
-// What a NeMo message can carry, and what becomes of it, driven by npm ws. The
-// log is read over the native API.
+// The fields of NeMo messages and the events they become, with npm ws. The log is read with the native API.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Client, text, tokens } from './client.mjs';
@@ -34,7 +33,7 @@ test('only thread_id, and schema_version', async () => {
   c.close();
 });
 
-test('attachments are kept, large ones as artifacts', async () => {
+test('attachments are stored, large ones as artifacts', async () => {
   const c = await dial();
   const small = Buffer.from('a small picture').toString('base64');
   const large = Buffer.alloc(100_000, 7).toString('base64');
@@ -65,7 +64,7 @@ test('of a history only the last message is new', async () => {
   c.close();
 });
 
-test('user becomes part of the actor; other keys are kept', async () => {
+test('user becomes part of the actor; other keys are stored', async () => {
   const c = await dial();
   c.say('about', 'm-1', 'hi', { user: { name: 'Ada', email: 'ada@example.com', team: 'engines' }, tenant: 7 });
   await c.turn();
@@ -75,7 +74,7 @@ test('user becomes part of the actor; other keys are kept', async () => {
   c.close();
 });
 
-test('security authenticates one message and is nowhere to be found', async () => {
+test('security authenticates one message and is not stored', async () => {
   const secret = 'very-secret-token-0123456789';
   const own = await Server.start('--token', secret, '--log-level', 'debug');
   try {
@@ -94,7 +93,7 @@ test('security authenticates one message and is nowhere to be found', async () =
   }
 });
 
-test('a prompt with a time ends by itself', async () => {
+test('a prompt expires at its deadline', async () => {
   const c = await dial();
   c.say('expires', 'm-1', '/ask radio timeout=1');
   const p = await c.prompt();
@@ -118,7 +117,7 @@ test('a prompt first raised after the reconnect can be answered', async () => {
   back.close();
 });
 
-test('an error in the first frame is drawn: a step comes before it', async () => {
+test('an error as the first frame is preceded by a step, so that the UI shows it', async () => {
   const c = await dial();
   c.say('first', 'm-1', '/fail no luck');
   const frames = await c.turn();

@@ -1,4 +1,4 @@
-// The NeMo dialect, driven by npm ws.
+// The NeMo dialect, with npm ws.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Client, text, tokens } from './client.mjs';
@@ -62,7 +62,7 @@ test('an approval is a choice of two', async () => {
 const words = (list) => text(list).split(' ').filter(Boolean).length;
 
 for (const after of [1, 4, 15]) {
-  test(`cut off after ${after} words, the rest comes on the next socket and nothing twice`, async () => {
+  test(`disconnected after ${after} words: the next socket gets the rest without repeats`, async () => {
     const name = 'cut-' + after;
     const c = await dial({ session: 's', conversation_id: name });
     const got = [];
@@ -81,10 +81,9 @@ for (const after of [1, 4, 15]) {
   });
 }
 
-// An orderly end is exact. One without a word is, too, up to what the client has
-// answered for; what was sent behind that comes again, and nothing else.
+// After a shutdown nothing is repeated. After a kill only text that the client had not acknowledged is repeated.
 for (const signal of ['SIGTERM', 'SIGKILL']) {
-  test(`the server ends by ${signal} in mid-answer and comes back`, async () => {
+  test(`the server ends by ${signal} during an answer and is restarted`, async () => {
     const own = await Server.start();
     try {
       const c = await Client.dial(own.ws, { conversation_id: 'restart' });
@@ -92,7 +91,7 @@ for (const signal of ['SIGTERM', 'SIGKILL']) {
       await c.until((f) => f.content.text?.includes('tok20'));
       const answered = text(c.seen);
       c.mute = signal === 'SIGKILL';
-      await c.heard();
+      await c.received();
       await c.until((f) => f.content.text, c.seen.length);
       await own.restart(signal);
       await c.closed;
@@ -106,7 +105,7 @@ for (const signal of ['SIGTERM', 'SIGKILL']) {
   });
 }
 
-test('a pending prompt comes again with the time that is left', async () => {
+test('an open prompt is sent again with the remaining time', async () => {
   const begun = Date.now();
   const c = await dial({ conversation_id: 'pending' });
   c.say('pending', 'm-1', '/ask text timeout=60');
@@ -132,7 +131,7 @@ test('several conversations run at once on one socket', async () => {
   c.close();
 });
 
-test('two tabs see the same', async () => {
+test('two tabs get the same frames', async () => {
   const one = await dial({ session: 's', conversation_id: 'tabs' });
   one.say('tabs', 'm-1', '/stream 40 12'); // long enough for a second tab to come
   await one.until((f) => f.content.text?.includes('tok5'), 0);
@@ -145,7 +144,7 @@ test('two tabs see the same', async () => {
   two.close();
 });
 
-test('a new message overtakes the one before', async () => {
+test('a new message interrupts the turn of the previous one', async () => {
   const c = await dial();
   c.say('overtake', 'm-1', '/stream 1000 50');
   await c.until((f) => f.content.text);
@@ -181,7 +180,7 @@ test('bad frames are answered, and the socket stays open', async () => {
 });
 
 for (const [schema, done, failed] of [['documented', 'completed', 'failed'], ['agentiq', 'completed', 'failed'], ['aiq', 'complete', 'complete']]) {
-  test(`the words of ?schema=${schema}`, async () => {
+  test(`the frames of ?schema=${schema}`, async () => {
     const c = await dial({ schema });
     const ended = (f) => f.type === 'system_response_message' && f.status !== 'in_progress';
     c.say(schema, 'm-1', '/tool calc {"a":2}');

@@ -1,4 +1,4 @@
-// The NeMo dialect's OpenAI address, driven by npm openai.
+// The OpenAI route of the NeMo dialect, with npm openai.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import OpenAI from 'openai';
@@ -36,7 +36,7 @@ test('an answer in chunks, with usage', async () => {
   assert.deepEqual(usage, { prompt_tokens: 12, completion_tokens: 34, total_tokens: 46 });
 });
 
-test('tools and prompts do not confuse the client', async () => {
+test('tools and prompts do not break the client', async () => {
   const runner = client.chat.completions.stream(ask('/tool calc {"a":2}'));
   assert.equal(await runner.finalContent(), 'calc gave {"a":2}');
   const c = await client.chat.completions.create(ask('/ask radio'));
@@ -61,7 +61,7 @@ test('a conversation by header', async () => {
   assert.equal(c.choices[0].message.content, 'You answered: Ada');
 });
 
-test('errors have the classes that the client knows', async () => {
+test('errors have the classes of the client', async () => {
   await assert.rejects(client.chat.completions.create({ model: 'demo', messages: [] }), OpenAI.BadRequestError);
   await assert.rejects(client.chat.completions.create(ask('/fail no luck')), (e) => e instanceof OpenAI.InternalServerError && /no luck/.test(e.message));
   await assert.rejects(async () => {

@@ -1,4 +1,4 @@
-// A Parley server of one's own, on a loopback port and a temporary data folder.
+// A Parley server on a loopback port with a temporary data folder.
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { once } from 'node:events';
@@ -40,7 +40,7 @@ export class Server {
     return this.url.replace('http', 'ws') + '/websocket';
   }
 
-  // kill ends the process without a word and starts another on the same port.
+  // kill kills the process and starts another on the same port.
   async restart(signal) {
     await this.end(signal);
     await this.run(new URL(this.url).host);

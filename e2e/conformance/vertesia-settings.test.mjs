@@ -1,5 +1,5 @@
-// What the unmodified npm @vertesia/client can set for a run, and what else it
-// can ask for: every setting does something, and nothing is met with silence.
+// The settings of a run and the other requests of the unmodified npm @vertesia/client: every setting has an effect, and every
+// request is answered.
 import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import http from 'node:http';
@@ -13,7 +13,7 @@ import { Server } from './server.mjs';
 
 for (const level of ['log', 'warn', 'error', 'debug']) console[level] = () => {}; // the client is talkative
 
-// A model behind Chat Completions that notes what it is asked.
+// A model behind Chat Completions that records its requests.
 const asked = [];
 const model = http.createServer((req, res) => {
   let body = '';
@@ -64,7 +64,7 @@ after(async () => {
 const idle = (m) => m.type === T.IDLE;
 const text = (r, type) => r.texts(type).at(-1);
 
-test('the approval mode decides who approves, from the start and from then on', async () => {
+test('the approval mode decides who approves, at the start and after a change', async () => {
   const run = await agents.start({ interaction: 'demo', data: { task: '/approve deploy {}' }, interactive: true, tool_approval_mode: 'full_control' });
   assert.equal(run.tool_approval_mode, 'full_control');
   const r = follow(agents, run.id);
@@ -82,7 +82,7 @@ test('the approval mode decides who approves, from the start and from then on', 
   r.check();
 });
 
-test('the model, its effort and the tools of a run are those that were chosen', async () => {
+test('the model, its effort and the tools of a run are the selected ones', async () => {
   const run = await agents.start({ interaction: 'helper', data: { task: 'hello' }, interactive: true, tool_names: ['+extra'], excluded_tools: ['update_plan'] });
   const r = follow(agents, run.id);
   await r.until(idle);
@@ -103,7 +103,7 @@ test('the model, its effort and the tools of a run are those that were chosen', 
   await agents.sendSignal(run.id, 'ModelConfigChanged', { model: 'enormous', effort: null });
   assert.equal((await say('too much')).model, 'small');
   assert.ok(r.seen.some((m) => m.type === T.UPDATE && m.message.includes('enormous is not offered')));
-  // What was said is summarised before the next answer.
+  // The conversation is summarised before the next answer.
   await agents.sendSignal(run.id, 'TriggerCheckpoint', { reason: 'manual' });
   const short = JSON.stringify((await say('go on')).messages);
   assert.match(short, /They greeted each other\./);
@@ -113,7 +113,7 @@ test('the model, its effort and the tools of a run are those that were chosen', 
   r.check();
 });
 
-test('MCP servers are left out of a run, and taken in again', async () => {
+test('MCP servers are disabled and enabled again for a run', async () => {
   const run = await agents.start({ interaction: 'helper', data: { task: 'hello' }, interactive: true, disabled_mcp_collections: ['shelf'] });
   const r = follow(agents, run.id);
   await r.until(idle);
@@ -151,7 +151,7 @@ test('a stop is one message', async () => {
   assert.deepEqual(r.seen.filter(idle).map((m) => m.details.ack), ['stop-1']);
 });
 
-test('no character is split, however the stream is cut', async () => {
+test('no character is split when the stream is cut at any byte', async () => {
   const words = Array.from({ length: 120 }, (_, i) => `日本${i}🍵é `);
   const proxy = await Proxy.start(new URL(server.url), (cuts) => (cuts < 3 ? 401 + 150 * cuts : Infinity)); // somewhere, also in a character
   try {
@@ -173,7 +173,7 @@ test('no character is split, however the stream is cut', async () => {
   }
 });
 
-test('files of a run by the files API: up, listed, looked at, copied, down, away', async () => {
+test('files of a run with the files API: upload, list, metadata, copy, download, delete', async () => {
   const run = await agents.start({ interaction: 'demo', data: { task: 'hello' }, interactive: true });
   await files.uploadArtifact(run.id, 'files/note.txt', new File(['a note'], 'note.txt', { type: 'text/plain' }));
   const full = `agents/${run.id}/files/note.txt`;
@@ -188,7 +188,7 @@ test('files of a run by the files API: up, listed, looked at, copied, down, away
   await assert.rejects(files.uploadFile(new File(['x'], 'x.txt')), /belong to runs/);
 });
 
-test('many files go up at once', async () => {
+test('many files are uploaded at once', async () => {
   const run = await agents.start({ interaction: 'demo', data: { task: 'hello' }, interactive: true });
   const named = (i) => `agents/${run.id}/files/many/f${i}.txt`;
   const sources = Array.from({ length: 25 }, (_, i) => (i % 2 ? new File([`text ${i}`], named(i), { type: 'text/plain' }) : new StreamSource(new Blob([`text ${i}`]).stream(), `f${i}.txt`, 'text/plain', named(i))));
@@ -202,7 +202,7 @@ test('many files go up at once', async () => {
   await agents.terminate(run.id);
 });
 
-test('a search finds what a run was begun with and what was said in it', async () => {
+test('a search finds the input and the messages of a run', async () => {
   const run = await agents.start({ interaction: 'demo', data: { task: 'the albatross is a bird' }, interactive: true });
   await follow(agents, run.id, { closeOnIdle: true }).ended;
   await agents.sendSignal(run.id, 'UserInput', { message: 'it crosses the equator', client_message_id: 'c' });

@@ -1,4 +1,4 @@
-// Parallel work as the unmodified npm @vertesia/client sees and steers it.
+// Workstreams with the unmodified npm @vertesia/client.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { connect, follow, KEY, Reader, T } from './vertesia.client.mjs';
@@ -45,7 +45,7 @@ test('workstreams run beside the main line, and their end does not end the run',
   assert.equal((await agents.getChildDetails(run.id, children[0].workflow_id)).topic, children[0].topic);
 });
 
-test('one workstream can be ended while the others go on', async () => {
+test('one workstream can be ended while the others continue', async () => {
   const run = await once('/work 2 4');
   const r = follow(agents, run.id);
   const launched = await r.until((m) => m.details?.workstream_event === 'launched' && m.details.workstream_id === 'w2');
@@ -58,7 +58,7 @@ test('one workstream can be ended while the others go on', async () => {
   assert.ok(r.seen.some((m) => m.workstream_id === 'w1' && m.type === T.COMPLETE));
 });
 
-test('a child is stopped, talked to and looked at under its own id', async () => {
+test('a child is stopped, messaged and read under its own id', async () => {
   const run = await start('hello');
   const r = follow(agents, run.id);
   await agents.sendSignal(run.id, 'launch_workstream', { id: 'aside', name: 'Aside', instruction: '/stream 100000 50', allowed_tools: [], interactive: true });

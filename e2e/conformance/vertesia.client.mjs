@@ -1,5 +1,4 @@
-// The unmodified Vertesia client, and a reader that keeps what it sees the way
-// the stock UI would.
+// The unmodified Vertesia client, and a reader that records messages as the stock UI does.
 import assert from 'node:assert/strict';
 import net from 'node:net';
 import { VertesiaClient } from '@vertesia/client';
@@ -15,7 +14,7 @@ export function connect(url, apikey = KEY) {
 }
 
 // Reader follows a run and folds it like the UI: messages by timestamp, chunks
-// by activity until their final message comes.
+// by activity until their final message arrives.
 export class Reader {
   constructor() {
     this.seen = [];
@@ -35,7 +34,7 @@ export class Reader {
     this.waiting = this.waiting.filter((w) => !w(m));
   }
 
-  // until resolves with the first message that fits, seen or to come.
+  // until resolves with the first message that matches, received or later.
   until(fits, what = fits.toString()) {
     const found = this.seen.find(fits);
     if (found) return Promise.resolve(found);
@@ -59,7 +58,7 @@ export class Reader {
     return this.seen.filter((m) => m.type === type && m.workstream_id === line).map((m) => m.message);
   }
 
-  // check holds what is promised of every run.
+  // check checks the rules of every run.
   check() {
     let last = 0;
     for (const m of this.seen) {
@@ -82,7 +81,7 @@ export function follow(agents, id, options = {}, since) {
 
 export const tokens = (n) => Array.from({ length: n }, (_, i) => `tok${i + 1}`).join(' ');
 
-// Proxy stands between client and server and cuts event streams in the middle.
+// Proxy forwards requests and cuts event streams in the middle.
 export class Proxy {
   static async start(target, cut) {
     const p = new Proxy();

@@ -1,4 +1,4 @@
-// The Vertesia dialect, driven by the unmodified npm @vertesia/client.
+// The Vertesia dialect, with the unmodified npm @vertesia/client.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
@@ -21,7 +21,7 @@ const start = (task, more = {}) => agents.start({ interaction: 'demo', data: { t
 const once = (task, more = {}) => start(task, { interactive: false, ...more });
 const isIdle = (m) => m.type === T.IDLE;
 
-test('the vectors that Go is held against are what the shipped package gives', () => {
+test('the test vectors for Go equal the output of the published package', () => {
   const v = JSON.parse(readFileSync(new URL('../../internal/dialect/vertesia/testdata/messages.json', import.meta.url)));
   for (const { input, want } of v.parse) assert.deepEqual(parseMessage(input), want);
   for (const { input } of v.refused) assert.throws(() => parseMessage(input));
@@ -44,17 +44,17 @@ test('a run that is not interactive streams to its end, and the promise resolves
   assert.deepEqual(r.texts(T.ANSWER), [tokens(200)]);
   assert.equal(r.seen.at(-1).type, T.COMPLETE);
   assert.equal((await agents.retrieve(run.id)).status, 'completed');
-  // Who comes later gets the same from history, without a stream.
+  // A later reader gets the same from the history, without a stream.
   const late = follow(agents, run.id);
   await late.ended;
   assert.deepEqual(late.stored, r.stored);
   assert.deepEqual(await agents.retrieveMessages(run.id), r.stored);
-  // And who has all of it is told again that it is over.
+  // A reader that has all messages gets the end again.
   const again = follow(agents, run.id, {}, r.seen.at(-1).timestamp);
   await again.ended;
 });
 
-test('what a person says is echoed with its ack, and each turn ends idle', async () => {
+test('a message is echoed with its ack, and each turn ends idle', async () => {
   const run = await start('hello');
   const r = follow(agents, run.id);
   await r.until(isIdle);
@@ -94,7 +94,7 @@ test('a stop ends the turn and is acknowledged', async () => {
   r.check();
 });
 
-test('a stream that is cut again and again loses and doubles nothing', async () => {
+test('a stream that is cut repeatedly loses and repeats nothing', async () => {
   const cut = (n) => (n < 3 ? 300 + 200 * n : Infinity);
   const proxy = await Proxy.start(new URL(server.url), cut);
   try {
@@ -104,8 +104,7 @@ test('a stream that is cut again and again loses and doubles nothing', async () 
     await r.ended;
     r.check();
     assert.ok(proxy.cuts >= 3, `it was cut ${proxy.cuts} times`);
-    // Strung together, the chunks are the text, as far as they were needed: what
-    // was finished while the client was away comes whole.
+    // The joined chunks are the text; a text that was finished while the client was disconnected arrives as a whole.
     const text = r.seen.filter((m) => m.type === T.STREAMING_CHUNK).map((m) => m.message).join('');
     assert.ok(text && tokens(600).startsWith(text), text);
     assert.deepEqual(r.texts(T.ANSWER), [tokens(600)]);
@@ -115,7 +114,7 @@ test('a stream that is cut again and again loses and doubles nothing', async () 
   }
 });
 
-test('the older stream and the older socket go on after a cut, too', async () => {
+test('the older stream and the older socket continue after a disconnect, too', async () => {
   for (const over of ['stream', 'socket']) {
     const proxy = await Proxy.start(new URL(server.url), (n) => (n < 2 ? 300 + 200 * n : Infinity));
     try {
@@ -139,7 +138,7 @@ test('the older stream and the older socket go on after a cut, too', async () =>
   }
 });
 
-test('a server that is killed in mid-run loses and doubles nothing', async () => {
+test('a server that is killed during a run loses and repeats nothing', async () => {
   const other = await Server.start('--token', KEY);
   try {
     const api = connect(other.url).agents;
@@ -216,7 +215,7 @@ test('pending questions are listed over all runs and can be answered there', asy
   await assert.rejects(asks.resolve(open.askId, { response: 'too late' }));
 });
 
-test('thinking, tools, plans and usage have their words', async () => {
+test('thinking, tools, plans and usage are shown', async () => {
   const said = async (task) => {
     const run = await once(task);
     const r = follow(agents, run.id);
@@ -243,7 +242,7 @@ test('thinking, tools, plans and usage have their words', async () => {
   assert.equal((await agents.retrieve(run.id)).status, 'failed');
 });
 
-test('artifacts go up by a signed address, are listed and come back', async () => {
+test('artifacts are uploaded to a signed URL, listed and downloaded', async () => {
   const run = await start('hello');
   const text = 'a, b\n1, 2\n';
   const put = await agents.uploadArtifact(run.id, 'files/a table #1.csv', new Blob([text]), 'text/csv');
@@ -268,7 +267,7 @@ test('artifacts go up by a signed address, are listed and come back', async () =
   assert.ok(whole.messages.length >= 3);
 });
 
-test('files are shown as they come, and reach the agent once', async () => {
+test('files are shown at once and reach the agent once', async () => {
   const run = await start('hello');
   const r = follow(agents, run.id);
   await agents.uploadArtifact(run.id, 'files/x.txt', 'x', 'text/plain');
@@ -295,7 +294,7 @@ test('files are shown as they come, and reach the agent once', async () => {
   assert.match(told[0], /z\.txt.*\n.*w\.txt was not uploaded: gone/);
 });
 
-test('settings of a run are kept and shown', async () => {
+test('settings of a run are stored and shown', async () => {
   const run = await start('hello', { tags: ['x'], tool_approval_mode: 'ask', title: 'A title' });
   await agents.sendSignal(run.id, 'ToolApprovalModeChanged', { mode: 'full_control' });
   await agents.sendSignal(run.id, 'ModelConfigChanged', { model: 'm-2', effort: null });
@@ -307,7 +306,7 @@ test('settings of a run are kept and shown', async () => {
   await assert.rejects(agents.sendSignal(run.id, 'ToolApprovalModeChanged', { mode: 'anything' }), /full_control/);
 });
 
-test('a run that has ended is opened again and goes on', async () => {
+test('an ended run is reopened and continues', async () => {
   const run = await once('first');
   const first = follow(agents, run.id);
   await first.ended;
@@ -320,7 +319,7 @@ test('a run that has ended is opened again and goes on', async () => {
   assert.deepEqual(r.texts(T.ANSWER), ['You said: second']);
 });
 
-test('a fork has the past, and goes its own way', async () => {
+test('a fork has the history and is independent', async () => {
   const run = await start('shared');
   await follow(agents, run.id, { closeOnIdle: true }).ended;
   const fork = await agents.fork(run.id);
@@ -335,7 +334,7 @@ test('a fork has the past, and goes its own way', async () => {
   await r.ended;
 });
 
-test('runs are listed, searched and looked into', async () => {
+test('runs are listed, searched and read', async () => {
   const run = await once('/tool calc {"a":2}', { title: 'A needle in the list', tags: ['needle'] });
   await follow(agents, run.id).ended;
   assert.equal((await agents.list({ id: run.id })).items[0].id, run.id);
@@ -395,7 +394,7 @@ test('the older WebSocket: history, live, signals', async () => {
   r.check();
 });
 
-test('an agent elsewhere posts messages of every type, and they come back as they were', async () => {
+test('an external agent posts messages of every type, and they are returned unchanged', async () => {
   const run = await agents.recordRun({ interaction: 'mine', workflow_id: 'wf-9', first_workflow_run_id: 'wr-9' });
   assert.deepEqual([run.workflow_id, run.first_workflow_run_id], ['wf-9', 'wr-9']);
   const r = follow(agents, run.id);
@@ -428,7 +427,7 @@ test('an agent elsewhere posts messages of every type, and they come back as the
   assert.equal((await agents.ingestEvents(run.id, [{ eventType: 'x' }])).ingested, 1);
 });
 
-test('a history of thousands of messages is whole, and can be had in pages', async () => {
+test('a history of thousands of messages is complete and can be read in pages', async () => {
   const run = await agents.recordRun({ interaction: 'mine', workflow_id: 'wf', first_workflow_run_id: 'wr' });
   for (let page = 0; page < 5; page++) {
     const drafts = Array.from({ length: 500 }, (_, i) => ({ type: 'agent.text', payload: { text: `message ${page * 500 + i + 1}` } }));

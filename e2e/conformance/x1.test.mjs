@@ -1,4 +1,4 @@
-// The x1 dialect as the official NATS client for JavaScript sees it.
+// The x1 dialect with the official NATS client for JavaScript.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { jetstream } from '@nats-io/jetstream';
@@ -27,7 +27,7 @@ const post = async (path, body, token) => {
 };
 const credential = (id, role) => post(`/parley/v1/sessions/${id}/credentials`, { role });
 
-// where NATS listens is told with every credential.
+// The address of NATS is part of every credential.
 const open = async (options = {}) => {
   const { session_id } = await post('/parley/v1/sessions', { agent: 'none' });
   const { url } = await credential(session_id, 'viewer');
@@ -36,7 +36,7 @@ const open = async (options = {}) => {
 const as = async (cred, through = connect) =>
   through({ servers: through === wsconnect ? cred.websocket_url : cred.url, user: cred.user, pass: cred.password, inboxPrefix: cred.inbox_prefix, reconnect: false, timeout: 20_000 });
 
-// collect keeps what comes on a subject; until waits for something in it.
+// collect records the messages of a subject; until waits for one that matches.
 const collect = async (nc, on) => {
   const list = [];
   let wake = () => {};
@@ -96,7 +96,7 @@ test('a message on input is answered, live and in the archive', async () => {
   await nc.close();
 });
 
-test('a session of another dialect is seen', async () => {
+test('a session of another dialect is published', async () => {
   const nc = await open();
   const events = await collect(nc, 'x1.session.*.events');
   const r = await fetch(`${server.url}/v1/chat/completions`, {
@@ -110,7 +110,7 @@ test('a session of another dialect is seen', async () => {
   await nc.close();
 });
 
-test('an old sidecar that restarts loses nothing and doubles nothing', async () => {
+test('an old sidecar that restarts loses and repeats nothing', async () => {
   const viewer = await open();
   const events = await collect(viewer, subject('pod', 'events'));
   const sidecar = await open({ user: 'sidecar' });
@@ -164,7 +164,7 @@ test('a credential opens one session, by TCP and by WebSocket', async () => {
   await assert.rejects(connect({ servers: bad.url, user: bad.user, pass: 'x', reconnect: false }), /[Aa]uthorization/);
 });
 
-test('a turn is stopped from NATS, and so is an agent elsewhere', async () => {
+test('a turn is stopped over NATS, and so is an external agent', async () => {
   const nc = await open();
   const events = await collect(nc, subject('busy', 'events'));
   const say = async (id, type, payload) => json(await nc.request(subject(id, 'input'), envelope(id, type, payload), { timeout: 30_000 }));
@@ -198,7 +198,7 @@ test('an expired input, a repeated one and one for another session', async () =>
   await nc.close();
 });
 
-test('two viewers race an approval', async () => {
+test('two viewers answer an approval at once', async () => {
   const [a, b] = [await open(), await open()];
   const events = await collect(a, subject('race', 'events'));
   a.publish(subject('race', 'input'), envelope('race', 'user.message', { text: '/approve rm {"path":"x"}' }));

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def answer(call):
-    if call["round"] > 1:  # called again with what a person answered
+    if call["round"] > 1:  # called again with the answer of a person
         yield {"type": "text", "text": f"It is sunny in {call['answers'][0].get('text', 'no city')}."}
     elif call["text"].startswith("weather"):
         yield {"type": "input_request", "request_id": "city", "input_type": "text", "text": "Which city?"}
@@ -15,7 +15,7 @@ def answer(call):
         for word in f"You said: {call['text']}".split(" "):
             time.sleep(0.05)
             yield {"type": "text", "text": word + " "}
-    yield {"type": "done"}  # without it the answer counts as cut off
+    yield {"type": "done"}  # without it the answer counts as interrupted
 
 
 class Agent(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-# An agent that asks a question and answers with what it was told.
+# An agent that asks a question and answers with the reply.
 import asyncio
 import parley
 

@@ -1,7 +1,7 @@
 const frame = document.querySelector("parley-frame");
 const status = document.querySelector("#status");
 
-// On a server that wants a token: frame.token = await myBackendGivesOne();
+// On a server that needs a token: frame.token = await fetchToken();
 frame.addEventListener("status", (e) => (status.textContent = `Status: ${e.detail.status}`));
 frame.addEventListener("prompt", (e) => (document.title = e.detail.open > 0 ? `(${e.detail.open}) Support` : "Support"));
 frame.addEventListener("error", (e) => (status.textContent = e.detail.message));

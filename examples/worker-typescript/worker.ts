@@ -1,5 +1,5 @@
 // An agent outside of the server, in TypeScript. Kill it, or the server, in the middle of an answer and start it again: the
-// answer goes on where it stopped. Start it twice: both share the turns.
+// answer continues where it stopped. Start it twice: both share the turns.
 import { ParleyClient } from "@parley-hq/client";
 import { work } from "@parley-hq/client/worker";
 
@@ -10,7 +10,7 @@ await work(client, "echo", async (turn) => {
     const to = turn.text.slice(4);
     const [decision] = await turn.approve({ text: "May I pay?", calls: [{ call_id: `pay-${turn.id}`, tool: "pay", params: { to } }] });
     if (!decision?.approve) return turn.say(`Then not. ${decision?.reason ?? ""}`);
-    await turn.call("pay", { to }, async () => `paid ${to}`); // runs once, whatever happens
+    await turn.call("pay", { to }, async () => `paid ${to}`); // runs once over all attempts
   }
   const answer = turn.stream();
   // The same words in every attempt: what was shown before is skipped.

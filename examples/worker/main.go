@@ -1,6 +1,6 @@
 // Command worker is an agent outside of the server: it connects, claims the
 // turns of an agent name and answers them word by word. Stop it in the middle of
-// an answer and start it again: the answer goes on where it stopped.
+// an answer and start it again: the answer continues where it stopped.
 //
 //	go run ./examples/worker --name echo
 //	parley chat --agent echo

@@ -1,12 +1,10 @@
-// Command x1agent is an agent as x1 has them, small enough to read: it knows
-// nothing of Parley and speaks only HTTP with the sidecar at its side.
+// Command x1agent is a small x1 agent. It does not use Parley directly: it exchanges HTTP requests with its sidecar.
 //
 //	go run ./examples/x1agent
 //	parley sidecar my-session
 //
-// It says what it has to say on GET /stream, repeats its last 1000 events to every
-// new reader, is told things by POST /inject, and posts to its sidecar that it has
-// started and what it is doing.
+// It publishes its events on GET /stream, repeats its last 1000 events to every new reader, receives messages on
+// POST /inject, and posts its start and its status to the sidecar.
 package main
 
 import (
@@ -22,43 +20,43 @@ import (
 	"time"
 )
 
-const memory = 1000
+const kept = 1000 // events that are repeated to new readers
 
-// agent keeps what it said.
+// agent is the agent with its last events.
 type agent struct {
 	sidecar string
 
-	mu    sync.Mutex
-	said  [][]byte
-	first int           // the number of said[0]
-	news  chan struct{} // closed and replaced when something is said
+	mu      sync.Mutex
+	events  [][]byte
+	first   int           // the number of events[0]
+	changed chan struct{} // closed and replaced when an event is added
 }
 
 func main() {
-	stream := flag.String("stream", "127.0.0.1:3100", "where its stream is read")
-	channel := flag.String("channel", "127.0.0.1:8788", "where it is told things")
+	stream := flag.String("stream", "127.0.0.1:3100", "address of its stream")
+	channel := flag.String("channel", "127.0.0.1:8788", "address for messages to it")
 	sidecar := flag.String("sidecar", os.Getenv("SIDECAR_URL"), "address of its sidecar; http://127.0.0.1:9090 when it is not given")
 	flag.Parse()
 	if *sidecar == "" {
 		*sidecar = "http://127.0.0.1:9090"
 	}
-	a := &agent{sidecar: *sidecar, news: make(chan struct{})}
+	a := &agent{sidecar: *sidecar, changed: make(chan struct{})}
 	out := http.NewServeMux()
 	out.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	out.HandleFunc("GET /stream", a.stream)
 	in := http.NewServeMux()
 	in.HandleFunc("POST /inject", a.inject)
-	for _, quiet := range []string{"keepalive", "stop", "shutdown"} {
-		in.HandleFunc("POST /"+quiet, func(http.ResponseWriter, *http.Request) { log.Print(quiet) })
+	for _, name := range []string{"keepalive", "stop", "shutdown"} {
+		in.HandleFunc("POST /"+name, func(http.ResponseWriter, *http.Request) { log.Print(name) })
 	}
-	// It may have to say this several times; the key tells that it is one start.
+	// The request may be repeated; the key identifies the start.
 	go a.post("/event", map[string]any{"type": "session.started", "payload": map[string]any{"agent_id": "example"}, "client_id": rand.Text()})
 	go func() { log.Fatal(http.ListenAndServe(*channel, in)) }()
 	log.Fatal(http.ListenAndServe(*stream, out))
 }
 
-// say adds an event to the stream.
-func (a *agent) say(typ string, payload any) {
+// emit adds an event to the stream.
+func (a *agent) emit(typ string, payload any) {
 	b, err := json.Marshal(map[string]any{"type": typ, "payload": payload})
 	if err != nil {
 		log.Print(err)
@@ -66,21 +64,21 @@ func (a *agent) say(typ string, payload any) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.said = append(a.said, b); len(a.said) > memory {
-		a.said = a.said[1:]
+	if a.events = append(a.events, b); len(a.events) > kept {
+		a.events = a.events[1:]
 		a.first++
 	}
-	close(a.news)
-	a.news = make(chan struct{})
+	close(a.changed)
+	a.changed = make(chan struct{})
 }
 
-// stream sends everything that is remembered, and then what is new.
+// stream sends the last events, and then new ones.
 func (a *agent) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for next := 0; ; {
 		a.mu.Lock()
 		next = max(next, a.first)
-		list, news := a.said[next-a.first:], a.news
+		list, changed := a.events[next-a.first:], a.changed
 		a.mu.Unlock()
 		for _, b := range list {
 			if _, err := fmt.Fprintf(w, "data: %s\n\n", b); err != nil {
@@ -88,16 +86,16 @@ func (a *agent) stream(w http.ResponseWriter, r *http.Request) {
 			}
 			next++
 		}
-		_ = http.NewResponseController(w).Flush() // the next write tells
+		_ = http.NewResponseController(w).Flush() // an error is returned by the next write
 		select {
-		case <-news:
+		case <-changed:
 		case <-r.Context().Done():
 			return
 		}
 	}
 }
 
-// inject answers what a person said. The echo comes first, as in x1's agents.
+// inject answers a message of a person. It first repeats the message on the stream, as x1's agents do.
 func (a *agent) inject(w http.ResponseWriter, r *http.Request) {
 	var in struct {
 		Text      string `json:"text"`
@@ -108,17 +106,17 @@ func (a *agent) inject(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if in.RequestID != "" {
-		a.say("user.input_response", in)
+		a.emit("user.input_response", in)
 	} else {
-		a.say("user.message", map[string]any{"text": in.Text})
+		a.emit("user.message", map[string]any{"text": in.Text})
 	}
 	go func() {
 		a.post("/status", map[string]any{"message": "thinking"})
-		a.say("agent.text", map[string]any{"text": "I heard: " + in.Text})
+		a.emit("agent.text", map[string]any{"text": "You said: " + in.Text})
 	}()
 }
 
-// post tells the sidecar something, which may not be there yet.
+// post sends a request to the sidecar, which may not have started yet.
 func (a *agent) post(path string, body any) {
 	b, err := json.Marshal(body)
 	if err != nil {

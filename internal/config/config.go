@@ -131,7 +131,7 @@ func (f *File) agents(root *ast.MappingNode) error {
 		case a.Name == "":
 			errs = append(errs, a.missing("name"))
 		case a.Name == chat.NoAgent:
-			errs = append(errs, a.Errorf("name", "%q means that nobody answers; choose another one", a.Name))
+			errs = append(errs, a.Errorf("name", "%q means that no agent answers; choose another name", a.Name))
 		case err != nil:
 			errs = append(errs, a.Errorf("name", "%s", chat.Public(err).Msg))
 		case names[a.Name] > 0:

@@ -33,7 +33,7 @@ func Own(path string) error {
 	return nil
 }
 
-// notOwn says what is wrong with a file or folder. The user's own group may write:
+// notOwn reports why a file or folder is not the user's own. The user's own group may write:
 // on many systems it has no other members.
 func notOwn(info fs.FileInfo) string {
 	sys, ok := info.Sys().(*syscall.Stat_t)

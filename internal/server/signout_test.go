@@ -16,7 +16,7 @@ import (
 )
 
 // TestSigningOutEndsConnections: a stream and a socket that were opened with a
-// cookie end when the browser signs out; those of another browser go on.
+// cookie end when the browser signs out; those of another browser stay open.
 func TestSigningOutEndsConnections(t *testing.T) {
 	a := withTokens(t, nil)
 	conns := &wire.Conns{}

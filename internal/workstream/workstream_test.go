@@ -48,7 +48,7 @@ func TestDueEvents(t *testing.T) {
 		{"the first warning", 0.75, nil, "warning 75"},
 		{"warned already", 0.79, func(w *chat.Workstream) { w.Warned = 0.75 }, ""},
 		{"to wrap up", 0.80, func(w *chat.Workstream) { w.Warned = 0.75 }, "steered wrap_up"},
-		{"told already", 0.85, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.75, true }, ""},
+		{"already sent", 0.85, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.75, true }, ""},
 		{"the last warning", 0.90, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.75, true }, "warning 90"},
 		{"everything was sent", 0.95, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.9, true }, ""},
 		{"the deadline", 1, func(w *chat.Workstream) { w.Warned, w.WrappingUp = 0.9, true }, "timeout"},

@@ -1,5 +1,5 @@
 // Command gen writes the TypeScript form of the vocabulary: the types that the
-// web client offers, and the shapes by which its fold reads payloads as the Go
+// web client offers, and the shapes with which its fold decodes payloads as the Go
 // fold does. It is run from the root of the repository:
 //
 //	go run ./web/gen

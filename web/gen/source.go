@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// source is what reflection does not tell: comments, and the values of the
-// named string types.
+// source has what reflection does not have: comments, and the values of the named string types.
 type source struct {
 	docs   map[string]string            // type → its comment
 	fields map[string]map[string]string // type → field → its comment
@@ -75,7 +74,7 @@ func (s source) typeSpec(g *ast.GenDecl, spec *ast.TypeSpec) {
 	s.fields[spec.Name.Name] = fields
 }
 
-// constant notes a constant such as Idle Status = "idle".
+// constant records a constant such as Idle Status = "idle".
 func (s source) constant(spec *ast.ValueSpec) {
 	typ, ok := spec.Type.(*ast.Ident)
 	if !ok {

@@ -4,7 +4,7 @@ import { ParleyClient } from "@parley-hq/client";
 import { Conversation } from "@parley-hq/react";
 import "@parley-hq/react/styles.css";
 
-// The page and the server are on different ports: Parley lets pages of this machine in while it has no token.
+// The page and the server are on different ports: without a token Parley accepts pages of this machine.
 const client = new ParleyClient({ url: "http://127.0.0.1:8000" });
 
 function Page() {

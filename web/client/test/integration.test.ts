@@ -221,11 +221,11 @@ test("files are uploaded with progress and downloaded", async () => {
   await client.create({ id: "f" });
   const store = await open(client, "f");
   const bytes = new Uint8Array(300_000).map((_, i) => i % 251);
-  const told: number[] = [];
-  const info = await store.upload("data/ü 1.bin", bytes, { mediaType: "application/x-test", onProgress: (done) => told.push(done) });
+  const reported: number[] = [];
+  const info = await store.upload("data/ü 1.bin", bytes, { mediaType: "application/x-test", onProgress: (done) => reported.push(done) });
   expect(info).toMatchObject({ path: "data/ü 1.bin", size: 300_000, media_type: "application/x-test" });
-  expect(told.at(-1)).toBe(300_000);
-  expect(told.length).toBeGreaterThan(3);
+  expect(reported.at(-1)).toBe(300_000);
+  expect(reported.length).toBeGreaterThan(3);
   expect((await client.artifacts("f")).artifacts.map((a) => a.path)).toEqual(["data/ü 1.bin"]);
   expect(new Uint8Array(await (await client.download("f", "data/ü 1.bin")).arrayBuffer())).toEqual(bytes);
   await until(store, () => shown(store).find((it) => it.kind === "file"));

@@ -39,19 +39,19 @@ async function begin(signal?: AbortSignal) {
   vi.stubGlobal("XMLHttpRequest", FakeXHR);
   FakeXHR.last = undefined;
   const client = new ParleyClient({ url: "http://fake", token: "t", WebSocket: null });
-  const told: number[][] = [];
-  const done = client.upload("s", "a b/c.txt", "hello", { mediaType: "text/plain", onProgress: (...n) => told.push(n), ...(signal ? { signal } : {}) });
+  const reported: number[][] = [];
+  const done = client.upload("s", "a b/c.txt", "hello", { mediaType: "text/plain", onProgress: (...n) => reported.push(n), ...(signal ? { signal } : {}) });
   done.catch(() => {});
   const x = await vi.waitUntil(() => FakeXHR.last?.body && FakeXHR.last);
-  return { x, done, told };
+  return { x, done, reported };
 }
 
 test("a browser reports the progress of an upload", async () => {
-  const { x, done, told } = await begin();
+  const { x, done, reported } = await begin();
   expect(x).toMatchObject({ method: "PUT", url: "http://fake/parley/v1/sessions/s/artifacts/a%20b/c.txt" });
   expect(x.headers).toEqual({ "Content-Type": "text/plain", Authorization: "Bearer t" });
   x.upload.onprogress?.({ loaded: 3 });
-  expect(told).toEqual([[3, 5]]);
+  expect(reported).toEqual([[3, 5]]);
   x.answer(201, '{"path":"a b/c.txt","size":5}');
   expect(await done).toMatchObject({ size: 5 });
 });

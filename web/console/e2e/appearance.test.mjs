@@ -86,14 +86,14 @@ describe("accessibility", () => {
       await page.getByRole("complementary").getByText("0 of 1").first().waitFor();
       const word = page.locator(".pl-changed-word").first();
       await page.evaluate(() => {
-        window.told = false;
+        window.changeShown = false;
         new MutationObserver(() => {
           const w = document.querySelector(".pl-changed-word");
-          if (w && getComputedStyle(w).display !== "none") window.told = true;
+          if (w && getComputedStyle(w).display !== "none") window.changeShown = true;
         }).observe(document.body, { subtree: true, childList: true });
       });
       await post(id, plan("done"));
-      await until(page, () => page.evaluate(() => window.told), "the word for a change");
+      await until(page, () => page.evaluate(() => window.changeShown), "the word for a change");
       await word.waitFor({ state: "detached" });
       assert.equal(await page.evaluate(() => document.getAnimations().filter((a) => a.playState === "running").length), 0);
     }, { ...none, context: { reducedMotion: "reduce" } }));
@@ -157,14 +157,14 @@ describe("accessibility", () => {
         const box = [...document.querySelectorAll("[role=alert]")].at(-1);
         new MutationObserver(() => box.textContent && window.alerts.push(box.textContent)).observe(box, { childList: true, characterData: true, subtree: true });
       });
-      const told = (words) => until(page, () => page.evaluate((words) => window.alerts.join(" ").includes(words), words), words);
+      const announced = (words) => until(page, () => page.evaluate((words) => window.alerts.join(" ").includes(words), words), words);
       const ask = (request_id, timeout) => post(id, { type: "agent.input_request", payload: { request_id, input_type: "text", text: `Question ${request_id}?`, timeout } });
       // A slow page has time to show a question before its next announcement.
       await ask("a", 74);
       await ask("b", 30);
       await ask("c", 18);
-      for (const q of ["a", "b", "c"]) await told(`A question needs your answer: Question ${q}?`);
-      for (const mark of ["60 seconds left to answer", "20 seconds left to answer", "The time to answer is over"]) await told(mark);
+      for (const q of ["a", "b", "c"]) await announced(`A question needs your answer: Question ${q}?`);
+      for (const mark of ["60 seconds left to answer", "20 seconds left to answer", "The time to answer is over"]) await announced(mark);
       // Each announcement once and no others; announcements of one second are joined.
       assert.equal(await page.evaluate(() => window.alerts.join(" ").split(/(?=A question|60 s|20 s|The time)/).length), 6, await page.evaluate(() => window.alerts.join(" | ")));
     }, none));

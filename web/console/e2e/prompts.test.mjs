@@ -365,13 +365,13 @@ describe("around the conversation", () => {
   test("[35] a screen reader announces starts and ends, not tokens", () =>
     inSession(async (page) => {
       await page.evaluate(() => {
-        window.heard = [];
-        new MutationObserver((list) => list.forEach((m) => m.addedNodes.forEach((x) => window.heard.push(x.textContent)))).observe(document.querySelector("[role=log]"), { childList: true });
+        window.announced = [];
+        new MutationObserver((list) => list.forEach((m) => m.addedNodes.forEach((x) => window.announced.push(x.textContent)))).observe(document.querySelector("[role=log]"), { childList: true });
       });
       await say(page, "/stream 300 150");
       await page.getByText("tok300", { exact: false }).first().waitFor();
-      const heard = () => page.evaluate(() => window.heard);
-      await until(page, async () => (await heard()).some((h) => h.includes("tok1 tok2")), "the answer in the log");
-      assert.ok((await heard()).length <= 3, JSON.stringify(await heard()));
+      const announced = () => page.evaluate(() => window.announced);
+      await until(page, async () => (await announced()).some((h) => h.includes("tok1 tok2")), "the answer in the log");
+      assert.ok((await announced()).length <= 3, JSON.stringify(await announced()));
     }));
 });

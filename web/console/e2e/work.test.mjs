@@ -9,7 +9,7 @@ const steer = async (page, name, verb) => {
   await page.getByLabel(`Steer ${name}`).click();
   await page.locator(".pl-pop").getByRole("button", { name: verb, exact: true }).click();
 };
-const heard = (page, id, type, fits) => until(page, async () => (await events(id)).find((e) => e.type === type && fits(e.payload)), type);
+const stored = (page, id, type, matches) => until(page, async () => (await events(id)).find((e) => e.type === type && matches(e.payload)), type);
 
 describe("workstreams", () => {
   test("[23] eight at once: in order, with their phase and the server's time left", () =>
@@ -53,7 +53,7 @@ describe("workstreams", () => {
       await steer(page, "Part 2", "Resume");
       await lane(page, "Part 2").getByText("paused").first().waitFor({ state: "detached" });
       for (const [command, text] of [["add_instruction", "be brief"], ["add_constraint", "no jargon"], ["set_priority", "high"], ["pause_requested", undefined], ["resume_requested", undefined]])
-        await heard(page, id, "workstream.steered", (p) => p.command === command && p.text === text);
+        await stored(page, id, "workstream.steered", (p) => p.command === command && p.text === text);
       await settled(page, "Instruction for Part 1: be brief");
       await settled(page, "Part 2 was asked to pause");
       await steer(page, "Part 3", "Cancel the work");
@@ -61,7 +61,7 @@ describe("workstreams", () => {
       await axe(page, "steering");
       await page.locator(".pl-steer").getByRole("button", { name: "Cancel the work" }).click();
       await lane(page, "Part 3").getByText("cancelled").first().waitFor();
-      await heard(page, id, "workstream.canceling", (p) => p.reason === "not needed");
+      await stored(page, id, "workstream.canceling", (p) => p.reason === "not needed");
       await page.getByRole("button", { name: "Stop" }).first().click();
     }));
 
