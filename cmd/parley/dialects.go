@@ -107,7 +107,7 @@ func (p *parley) openAISDK() (endpoint, error) {
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns, Agents: p.agentNames,
 		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
-	return endpoint{routes: d.Routes()}, nil
+	return endpoint{routes: d.Routes(), as: d.As}, nil
 }
 
 // messages lists a session in the form in which a model receives it, for the native dialect.

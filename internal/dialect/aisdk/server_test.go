@@ -16,8 +16,9 @@ import (
 // testServer is a server in the process with this dialect.
 type testServer struct {
 	*servertest.Server
-	t    testing.TB
-	user string // whose token requests have; "" on an open server
+	t       testing.TB
+	dialect *Dialect
+	user    string // whose token requests have; "" on an open server
 }
 
 func newTestServer(t testing.TB, agents map[string]agent.Agent, users ...string) *testServer {
@@ -30,8 +31,8 @@ func newTestServer(t testing.TB, agents map[string]agent.Agent, users ...string)
 	if len(users) > 0 {
 		s.user = users[0]
 	}
-	d := New(Options{Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns})
-	s.Serve(d.Routes())
+	s.dialect = New(Options{Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns})
+	s.Serve(s.dialect.Routes())
 	return s
 }
 

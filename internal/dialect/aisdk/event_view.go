@@ -1,0 +1,50 @@
+package aisdk
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// As returns an event as pages see it: a list of chunks, or the message of a person. The list is empty when pages see nothing of
+// the event. The caller has checked access to the event.
+func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
+	out := []json.RawMessage{}
+	e, err := fact.Event()
+	if err != nil {
+		return out, err
+	}
+	if b, ok := e.Body.(chat.UserMessage); ok && e.Workstream == mainLine {
+		l := &listing{users: map[chat.Seq]*uiMessage{}}
+		l.user(&e, userParts(e.Session, b))
+		return append(out, l.messages[0].append(nil)), nil
+	}
+	r := newRun(false)
+	from := turnSeq(e.Turn)
+	if e.Workstream != mainLine || from == 0 || from > e.Seq {
+		r.turn, r.session = e.Turn, e.Session // outside of a turn of the main line, what comes before it does not matter
+		r.event(&e)
+	} else {
+		for before, err := range d.opt.Sessions.Events(ctx, chat.Trusted, e.Session, chat.Range{After: from - 1, Before: e.Seq + 1}) {
+			if err != nil {
+				return nil, err
+			}
+			r.steps = r.steps[:0]
+			r.event(&before)
+		}
+	}
+	if _, ok := e.Body.(chat.TurnStarted); ok && e.Workstream == mainLine {
+		start := r.start(0)
+		out = append(out, start.append(nil))
+	}
+	for _, s := range r.steps {
+		for i := range s.chunks {
+			out = append(out, s.chunks[i].append(nil))
+		}
+		if s.asks {
+			out = append(out, (&chunk{typ: chunkFinish, text: finishTools}).append(nil))
+		}
+	}
+	return out, nil
+}
