@@ -244,6 +244,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 			stream("vertesia", "GET", "/api/v1/agents/room/stream?since=0", "")
 			stream("vertesia details", "GET", "/api/v1/agents/room/details/stream", "")
 			stream("letta", "POST", "/v1/conversations/busy/messages", `{"messages":[{"role":"user","content":"/sleep 600"}],"streaming":true,"background":true}`)
+			stream("agui", "POST", "/ag-ui/default", `{"threadId":"busy-agui","runId":"r","messages":[{"id":"m","role":"user","content":"/sleep 600"}],"tools":[],"context":[]}`)
 			stream("nemo", "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"/sleep 600"}],"stream":true}`)
 			socket("native socket", "/parley/v1/ws", eve, `{"op":"watch","id":1,"session_id":"room","after":"0"}`)
 			socket("worker", "/parley/v1/agents/eve/work", eve, `{"op":"ready","slots":1}`)

@@ -73,6 +73,12 @@ func (s *sharedSession) decide(dialect string, q question, yes bool) {
 			message = fmt.Sprintf(`{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":%t,"reason":"said so"}]}`, q.call, yes)
 		}
 		s.post("/v1/conversations/shared/messages", `{"messages":[`+message+`],"streaming":false}`)
+	case "agui":
+		payload := fmt.Sprintf(`{"approved":%t,"reason":"said so"}`, yes)
+		if permission {
+			payload = fmt.Sprintf(`{"approved":%t}`, yes)
+		}
+		s.post("/ag-ui/default", aguiAnswer(q, payload))
 	case "x1":
 		if r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(word)+`}`); r.Error != nil {
 			s.t.Errorf("x1: %+v", r.Error)

@@ -69,6 +69,12 @@ func (s *sharedSession) answer(dialect string, q question, late bool) (refused s
 			return "", false
 		}
 		return send("/v1/conversations/shared/messages", `{"messages":[`+message+`],"streaming":false}`, 400), true
+	case "agui":
+		payload := map[string]string{"radio": `{"value":"sms"}`, "approve": `{"approved":true}`, "permission": `{"granted":["files.write"]}`}[q.kind]
+		if late { // another answer: the run says who was first, and goes on
+			payload = map[string]string{"radio": `{"value":"push"}`, "approve": `{"approved":false}`, "permission": `{"granted":[]}`}[q.kind]
+		}
+		return send("/ag-ui/default", aguiAnswer(q, payload), 200), true
 	case "x1":
 		r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(yes)+`}`)
 		if late != (r.Error != nil) || late && (r.Error.Code != 409 || r.Error.Reason != chat.Conflict) {

@@ -20,7 +20,7 @@ func TestEveryDialectShowsTheSameMessages(t *testing.T) {
 	native, ctx := s.followNative(t)
 	var want, answers []string
 	// Each dialect sends twice, with different dialects before it.
-	order := append(slices.Clone(dialects), "x1", "letta", "vertesia", "nemo", "native")
+	order := append(slices.Clone(dialects), "x1", "agui", "letta", "vertesia", "nemo", "native")
 	for i, d := range order {
 		text := fmt.Sprintf("%d from %s: “ä”\n\"two\" lines", i, d)
 		s.sendMessage(d, text)
@@ -48,6 +48,7 @@ func TestEveryDialectShowsTheSameMessages(t *testing.T) {
 	compare(t, "vertesia's stream", messagesInVertesia(messages), want)
 	compare(t, "vertesia's history", messagesInVertesia(s.vertesiaHistory()), want)
 	compare(t, "letta", s.lettaList(), want)
+	compare(t, "agui", s.aguiList(), want)
 	waitFor(t, func() bool { return len(wire.list()) >= len(events) }, "x1 lacks events")
 	compare(t, "x1's events", messagesIn(wire.list()), want)
 	waitFor(t, func() bool { return len(s.archive()) >= len(events) }, "the archive lacks events")
@@ -140,6 +141,7 @@ var stops = map[string]func(*sharedSession){
 	"native":   func(s *sharedSession) { s.post("/parley/v1/sessions/shared/stop", `{}`) },
 	"vertesia": func(s *sharedSession) { s.post("/api/v1/agents/shared/signal/Stop", `{"message":"enough"}`) },
 	"letta":    func(s *sharedSession) { s.post("/v1/conversations/shared/cancel", `{}`) },
+	"agui":     func(s *sharedSession) { s.post("/api/copilotkit/agent/default/stop/shared", `{}`) },
 	// NeMo has no stop request: the next message replaces the running turn.
 	"nemo": func(s *sharedSession) { s.nemo.sendMessage(s.t, "shared", "instead") },
 }
@@ -153,7 +155,7 @@ func TestTurnIsStoppedFromEveryDialect(t *testing.T) {
 	stream := s.followVertesia(t)
 	native, ctx := s.followNative(t)
 	turns := 0
-	for _, stop := range []string{"native", "vertesia", "letta", "nemo"} {
+	for _, stop := range []string{"native", "vertesia", "letta", "agui", "nemo"} {
 		begin := "x1"
 		if stop == "nemo" {
 			begin = "nemo" // a NeMo message interrupts only NeMo turns
@@ -177,7 +179,7 @@ func TestTurnIsStoppedFromEveryDialect(t *testing.T) {
 		}
 	}
 	text := s.lettaList()
-	if n := len(text); n != 10 || !strings.HasPrefix(text[1], "agent: tok1 tok2 ") || text[n-1] != "agent: You said: instead" {
+	if n := len(text); n != 12 || !strings.HasPrefix(text[1], "agent: tok1 tok2 ") || text[n-1] != "agent: You said: instead" {
 		t.Errorf("letta: %d %q", n, clip(strings.Join(text, "|")))
 	}
 }
