@@ -78,7 +78,7 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 	}
 	fallback := "" // with endpoint set, the key is optional
 	if c.Endpoint == "" {
-		fallback = model.KeyVariables[opt.Provider]
+		fallback = model.KeyVariable(opt.Provider)
 	}
 	var err error
 	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, fallback)

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm/anthropic"
 )
 
-var anthropicProtocol = protocol{models: "v1/models", open: openAnthropic, authorize: func(h http.Header, key string) {
+var anthropicProtocol = protocol{address: "https://api.anthropic.com/", keyVariable: "ANTHROPIC_API_KEY", models: "v1/models", open: openAnthropic, authorize: func(h http.Header, key string) {
 	h.Set("Anthropic-Version", "2023-06-01")
 	if key != "" {
 		h.Set("X-Api-Key", key)

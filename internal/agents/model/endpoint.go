@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -22,7 +23,9 @@ const (
 
 // protocol contains the differences between the providers.
 type protocol struct {
-	models string // path and query of the request that lists the models
+	address     string // of the provider's own servers
+	keyVariable string
+	models      string // path and query of the request that lists the models
 	// authorize sets the headers for a key, "" for none.
 	authorize func(h http.Header, key string)
 	// open converts a request.
@@ -55,10 +58,8 @@ type endpoint struct {
 }
 
 func newEndpoint(opt *Options, client *http.Client) *endpoint {
-	e := &endpoint{protocol: protocols[opt.Provider], opt: opt, base: opt.Endpoint}
-	if e.base == "" {
-		e.base = endpoints[opt.Provider]
-	}
+	e := &endpoint{protocol: protocols[opt.Provider], opt: opt}
+	e.base = cmp.Or(opt.Endpoint, e.address)
 	c := *client
 	c.CheckRedirect = sameOrigin
 	e.client = &c

@@ -36,12 +36,11 @@ var advice = map[string]string{
 
 // Failure is the reason why a request to the model failed.
 type Failure struct {
-	Code   string
-	Status int           // HTTP status; 0 if there was no response
-	Msg    string        // shown to users
-	After  time.Duration // wait that the endpoint asks for; 0 if it gives none
-	Again  bool          // a retry may succeed
-	err    error
+	Code  string
+	Msg   string        // shown to users
+	After time.Duration // wait that the endpoint asks for; 0 if it gives none
+	Again bool          // a retry may succeed
+	err   error
 }
 
 // Error returns the message for users.
@@ -114,7 +113,7 @@ func disconnected(err error) bool {
 
 // endpointFailure returns the failure for an error that the endpoint reports.
 func endpointFailure(e *llm.EndpointError) error {
-	f := &Failure{Status: e.Status, err: e, After: e.After}
+	f := &Failure{err: e, After: e.After}
 	code, said := e.Status, sentence(e.Message)
 	switch {
 	case overflows(e.Code + " " + e.Message):

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/llm/gemini"
 )
 
-var geminiProtocol = protocol{models: "v1beta/models?pageSize=1", open: openGemini, authorize: func(h http.Header, key string) {
+var geminiProtocol = protocol{address: "https://generativelanguage.googleapis.com/", keyVariable: "GEMINI_API_KEY", models: "v1beta/models?pageSize=1", open: openGemini, authorize: func(h http.Header, key string) {
 	if key != "" {
 		h.Set("X-Goog-Api-Key", key)
 	}

@@ -7,9 +7,11 @@ import (
 	"github.com/parley-hq/parley/internal/llm/openai"
 )
 
+const openAIAddress, openAIKey = "https://api.openai.com/v1/", "OPENAI_API_KEY"
+
 var (
-	chatProtocol      = protocol{models: "models", open: openChat, authorize: bearer, doneEnds: true}
-	responsesProtocol = protocol{models: "models", open: openResponses, authorize: bearer}
+	chatProtocol      = protocol{address: openAIAddress, keyVariable: openAIKey, models: "models", open: openChat, authorize: bearer, doneEnds: true}
+	responsesProtocol = protocol{address: openAIAddress, keyVariable: openAIKey, models: "models", open: openResponses, authorize: bearer}
 )
 
 func bearer(h http.Header, key string) {

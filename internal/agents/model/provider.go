@@ -16,17 +16,9 @@ const (
 // Providers lists the supported providers.
 var Providers = []string{OpenAI, Responses, Anthropic, Gemini}
 
-// KeyVariables maps each provider to the environment variable in which its own tools
-// look for a key.
-var KeyVariables = map[string]string{
-	OpenAI: "OPENAI_API_KEY", Responses: "OPENAI_API_KEY", Anthropic: "ANTHROPIC_API_KEY", Gemini: "GEMINI_API_KEY",
-}
-
-// endpoints maps each provider to the address of its own servers.
-var endpoints = map[string]string{
-	OpenAI: "https://api.openai.com/v1/", Responses: "https://api.openai.com/v1/",
-	Anthropic: "https://api.anthropic.com/", Gemini: "https://generativelanguage.googleapis.com/",
-}
+// KeyVariable returns the environment variable in which a provider's own tools look
+// for a key.
+func KeyVariable(provider string) string { return protocols[provider].keyVariable }
 
 var protocols = map[string]protocol{
 	OpenAI: chatProtocol, Responses: responsesProtocol, Anthropic: anthropicProtocol, Gemini: geminiProtocol,
