@@ -178,19 +178,16 @@ func (d *Dialect) forkRun(r *http.Request, c chat.Caller, sess run) (any, error)
 // setStatus changes the properties and settings of a run, and may end it.
 func (d *Dialect) setStatus(r *http.Request, c chat.Caller, sess run) (any, error) {
 	var in struct {
-		Status   string                     `json:"status"`
-		Title    *string                    `json:"title"`
-		Topic    *string                    `json:"topic"`
-		Props    map[string]json.RawMessage `json:"properties"`
-		Disabled *[]string                  `json:"disabled_mcp_collections"`
-		Mode     *string                    `json:"tool_approval_mode"`
-		Model    *string                    `json:"model"`
-		Effort   json.RawMessage            `json:"effort"`
+		settingsBody
+		Status string                     `json:"status"`
+		Title  *string                    `json:"title"`
+		Topic  *string                    `json:"topic"`
+		Props  map[string]json.RawMessage `json:"properties"`
 	}
 	if err := d.http.Read(r, &in); err != nil {
 		return nil, err
 	}
-	set := map[string]any{}
+	set := in.changes()
 	if in.Topic != nil {
 		set["topic"] = *in.Topic
 	}
@@ -199,18 +196,6 @@ func (d *Dialect) setStatus(r *http.Request, c chat.Caller, sess run) (any, erro
 		_ = json.Unmarshal(metaOf(&sess.Session)["properties"], &props) // absent at first
 		maps.Copy(props, in.Props)
 		set["properties"] = props
-	}
-	if in.Disabled != nil {
-		set["disabled_mcp_collections"] = *in.Disabled
-	}
-	if in.Mode != nil {
-		set["tool_approval_mode"] = *in.Mode
-	}
-	if in.Model != nil {
-		set["model"] = *in.Model
-	}
-	if in.Effort != nil {
-		set["effort"] = in.Effort
 	}
 	if err := d.change(r.Context(), c, sess.ID, set, in.Title); err != nil {
 		return nil, err

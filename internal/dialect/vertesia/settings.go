@@ -72,36 +72,46 @@ func (m meta) texts(key string) (list []string) {
 // changeSettings takes a signal about settings.
 func (d *Dialect) changeSettings(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
 	var in struct {
-		Model    *string         `json:"model"`
-		Effort   json.RawMessage `json:"effort"`
-		Disabled *[]string       `json:"disabled_mcp_collections"`
-		Mode     *string         `json:"mode"`
+		settingsBody
+		SignalMode *string `json:"mode"`
 	}
 	if err := decodeSignal(name, payload, &in); err != nil {
 		return "", err
 	}
-	change := map[string]any{}
 	reply := "The settings hold from the next turn on."
-	switch name {
-	case "ModelConfigChanged":
-		if in.Model != nil {
-			change["model"] = *in.Model
-		}
-		if in.Effort != nil {
-			change["effort"] = in.Effort
-		}
-	case "McpConfigChanged":
-		if in.Disabled != nil {
-			change["disabled_mcp_collections"] = *in.Disabled
-		}
-	default:
-		if in.Mode == nil || approvals[*in.Mode] == "" {
+	if name == "ToolApprovalModeChanged" {
+		if in.SignalMode == nil || approvals[*in.SignalMode] == "" {
 			return "", chat.Errorf(chat.Invalid, "mode is ask, auto_review or full_control")
 		}
-		change["tool_approval_mode"] = *in.Mode
-		reply = "The mode holds from now on."
+		in.Mode, reply = in.SignalMode, "The mode holds from now on."
 	}
-	return reply, d.change(ctx, c, sess.ID, change, nil)
+	return reply, d.change(ctx, c, sess.ID, in.changes(), nil)
+}
+
+// settingsBody are the keys of a run's meta that clients change.
+type settingsBody struct {
+	Model    *string         `json:"model"`
+	Effort   json.RawMessage `json:"effort"`
+	Disabled *[]string       `json:"disabled_mcp_collections"`
+	Mode     *string         `json:"tool_approval_mode"`
+}
+
+// changes are the keys that the body has.
+func (b *settingsBody) changes() map[string]any {
+	set := map[string]any{}
+	if b.Model != nil {
+		set["model"] = *b.Model
+	}
+	if b.Effort != nil {
+		set["effort"] = b.Effort
+	}
+	if b.Disabled != nil {
+		set["disabled_mcp_collections"] = *b.Disabled
+	}
+	if b.Mode != nil {
+		set["tool_approval_mode"] = *b.Mode
+	}
+	return set
 }
 
 // change sets keys of a run's meta, and the settings of the session that follow

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
@@ -58,27 +57,12 @@ func (s *Service) upload(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if r.ContentLength > s.opt.MaxSize {
 		return s.tooLarge()
 	}
-	body := http.MaxBytesReader(w, &deadlineReader{r.Body, http.NewResponseController(w)}, s.opt.MaxSize)
+	body := http.MaxBytesReader(w, r.Body, s.opt.MaxSize)
 	info, err := s.put(r.Context(), c, f, mediaType, body)
 	if err == nil {
 		w.Header().Set("ETag", `"`+info.SHA256+`"`)
 	}
 	return err
-}
-
-// deadlineReader allows a minute per read, so that an upload that stalls ends.
-type deadlineReader struct {
-	io.ReadCloser
-	w *http.ResponseController
-}
-
-func (d *deadlineReader) Read(b []byte) (int, error) {
-	_ = d.w.SetReadDeadline(time.Now().Add(time.Minute)) // it fails only for response writers of tests
-	n, err := d.ReadCloser.Read(b)
-	if err != nil {
-		_ = d.w.SetReadDeadline(time.Time{}) // net/http uses the connection to notice that the client disconnects
-	}
-	return n, err
 }
 
 // getArtifact returns the address of a file with url=1, else the file.

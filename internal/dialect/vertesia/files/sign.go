@@ -126,10 +126,6 @@ func (s *Service) useSigned(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inlineImages are the types that a browser may show from here; everything else
-// is a download.
-var inlineImages = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true, "image/avif": true}
-
 // sendFile sends a file to a caller whose rights were checked.
 func (s *Service) sendFile(w http.ResponseWriter, r *http.Request, p permit) error {
 	body, info, err := s.open(r.Context(), p.Caller, p.Session, p.Path)
@@ -137,19 +133,15 @@ func (s *Service) sendFile(w http.ResponseWriter, r *http.Request, p permit) err
 		return err
 	}
 	defer body.Close()
-	h := w.Header()
-	h.Set("Content-Type", info.MediaType)
-	if info.SHA256 != "" {
-		h.Set("ETag", `"`+info.SHA256+`"`)
+	h, name := w.Header(), cmp.Or(p.Name, info.Path)
+	wire.StoredHeaders(h, name, info.MediaType, info.SHA256)
+	h.Del("Cross-Origin-Resource-Policy") // the client's page may have another origin
+	if info.SHA256 == "" {
+		h.Del("ETag")
 	}
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
-	h.Set("Cache-Control", "private, no-cache")
-	kind := "attachment"
-	if base, _, err := mime.ParseMediaType(info.MediaType); err == nil && inlineImages[base] && p.Disposition != "attachment" {
-		kind = "inline"
+	if p.Disposition == "attachment" {
+		h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": wire.SafeName(name)}))
 	}
-	h.Set("Content-Disposition", mime.FormatMediaType(kind, map[string]string{"filename": wire.SafeName(cmp.Or(p.Name, info.Path))}))
 	wire.ServeStored(w, r, info.StoredAt.Time(), body, func(err error) {
 		s.http.Log.ErrorContext(r.Context(), "a file could not be sent whole", "session", p.Session, "path", info.Path, "err", err)
 	})
