@@ -18,8 +18,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// layout is a small world: what clients publish on in.* never shows there, and
-// guests reach the main account under their own name.
+// layout maps what clients publish on in.* to other subjects, and gives guests a service of
+// the main account.
 func layout() Options {
 	return Options{
 		Main: Account{Mappings: []Pair{{"a.*.live", "raw.$1.live"}, {"out.*.live", "a.$1.live"}}},
@@ -56,7 +56,7 @@ func start(t *testing.T, opt Options) *Server {
 	return s
 }
 
-// client is a connection that remembers what was refused.
+// client is a connection that records refusals.
 type client struct {
 	*nats.Conn
 	refused chan error
@@ -110,7 +110,7 @@ func say(t *testing.T, c *nats.Conn, subject, text string) {
 	flush(t, c)
 }
 
-func TestMappingsKeepRawAndCommittedApart(t *testing.T) {
+func TestMappingsSeparateRawAndCommittedMessages(t *testing.T) {
 	s := start(t, layout())
 	own, err := s.Connect("test")
 	if err != nil {
@@ -163,7 +163,7 @@ func (c client) refuse(t *testing.T, f func()) {
 	}
 }
 
-func TestGuestsAreKnownByTheNameTheyLoggedInWith(t *testing.T) {
+func TestPublisherIsTheLoginName(t *testing.T) {
 	s := start(t, layout())
 	own, err := s.Connect("test")
 	if err != nil {
@@ -191,7 +191,7 @@ func TestGuestsAreKnownByTheNameTheyLoggedInWith(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotKnownStaysOut(t *testing.T) {
+func TestUnknownLoginsAreRefused(t *testing.T) {
 	s := start(t, layout())
 	for name, opt := range map[string]nats.Option{
 		"a stranger":                 nats.UserInfo("stranger", "x"),
@@ -207,7 +207,7 @@ func TestWhoIsNotKnownStaysOut(t *testing.T) {
 	}
 }
 
-func TestAGrantEndsWithItsTime(t *testing.T) {
+func TestAConnectionEndsWithItsGrant(t *testing.T) {
 	opt := layout()
 	opt.Login = func(Login) Grant { return Grant{OK: true, Name: "x", Until: time.Now().Add(50 * time.Millisecond)} }
 	s := start(t, opt)
@@ -224,7 +224,7 @@ func TestAGrantEndsWithItsTime(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsTaken(t *testing.T) {
+func TestStartFailsIfTheAddressIsInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestAnAddressThatIsTaken(t *testing.T) {
 	}
 }
 
-func TestWhatIsStoredIsThereAfterARestart(t *testing.T) {
+func TestJetStreamSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
 	write := func(text string) uint64 {
 		s := start(t, Options{Dir: dir})
@@ -287,7 +287,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-func TestItLogsByTheGivenLogger(t *testing.T) {
+func TestLogsGoToTheGivenLogger(t *testing.T) {
 	var out lines
 	s := start(t, Options{Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	s.Close()
@@ -298,7 +298,7 @@ func TestItLogsByTheGivenLogger(t *testing.T) {
 	}
 }
 
-func TestWithTLS(t *testing.T) {
+func TestConnectionsWithTLS(t *testing.T) {
 	web := httptest.NewTLSServer(nil)
 	defer web.Close()
 	s := start(t, Options{TLS: &tls.Config{Certificates: web.TLS.Certificates, MinVersion: tls.VersionTLS12}})
@@ -327,7 +327,7 @@ func TestWithTLS(t *testing.T) {
 	}
 }
 
-func TestListened(t *testing.T) {
+func TestListenedReportsSubscribers(t *testing.T) {
 	s := start(t, layout())
 	if s.Listened("a.s1.live") {
 		t.Fatal("nobody is there")

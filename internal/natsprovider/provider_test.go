@@ -156,8 +156,8 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-// A provider that ends does not wait for a request that goes on for ever, and says
-// so to whoever asked.
+// A provider that ends does not wait for a request without an end, and answers it with an
+// error.
 func TestAProviderEnds(t *testing.T) {
 	b, err := bus.Start(t.Context(), bus.Options{Addr: "127.0.0.1:0", Dir: t.TempDir()})
 	if err != nil {

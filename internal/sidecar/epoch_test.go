@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
 )
 
-// A second sidecar stops, and one that was overtaken can write no more.
+// A second sidecar stops, and a replaced one cannot write any more.
 func TestOneSidecarPerSession(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -55,7 +55,7 @@ func TestOneSidecarPerSession(t *testing.T) {
 	}
 }
 
-// Two that come at the same moment: one gets the session.
+// Of two sidecars that start at the same moment, one gets the session.
 func TestTwoSidecarsStartAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -89,7 +89,7 @@ func TestTwoSidecarsStartAtOnce(t *testing.T) {
 	}
 }
 
-// Input that is too late, or names another session, never reaches the agent.
+// Expired input, and input that names another session, is not injected.
 func TestEventsThatAreNotInjected(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)

@@ -148,7 +148,7 @@ func (w *testServer) until(what string, ok func() bool) {
 	}
 }
 
-// tell lets a person say something.
+// tell sends a user message.
 func (w *testServer) tell(text string) chat.Event {
 	w.t.Helper()
 	events, err := w.Sessions.Append(context.Background(), auth.Local, me, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})})
@@ -169,7 +169,7 @@ func (w *testServer) agent(opt sidecartest.Options) *sidecartest.Agent {
 	return a
 }
 
-// running is a sidecar at work.
+// running is a running sidecar.
 type running struct {
 	t    *testing.T
 	s    *Sidecar
@@ -228,14 +228,14 @@ func (l logTo) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stop ends it in order.
+// stop shuts it down.
 func (r *running) stop() {
 	r.t.Helper()
 	r.quit()
 	r.end("")
 }
 
-// end waits for the end; want is a part of the error, "" for none.
+// end waits until it has ended; want is a part of the error, "" for none.
 func (r *running) end(want string) {
 	r.t.Helper()
 	select {
@@ -248,7 +248,7 @@ func (r *running) end(want string) {
 	}
 }
 
-// post is what the agent's tools do.
+// post posts an event, as the agent's tools do.
 func (r *running) post(path, body string) (int, map[string]any) {
 	r.t.Helper()
 	req, err := http.NewRequest(http.MethodPost, r.url+path, bytes.NewBufferString(body))

@@ -84,7 +84,7 @@ func TestProviders(t *testing.T) {
 	<-asked
 }
 
-// A domain that nobody serves is told so, not waited for.
+// A request to a domain without a provider is refused at once.
 func TestADomainWithoutAProvider(t *testing.T) {
 	w := newServer(t)
 	r := w.attach(w.agent(sidecartest.Options{}), func(o *Options) { o.Provider = time.Hour })
@@ -98,7 +98,7 @@ func TestADomainWithoutAProvider(t *testing.T) {
 	}
 }
 
-// An operator may connect it to NATS directly, as old sidecars do.
+// A sidecar can connect to NATS directly, as x1's own does.
 func TestADirectConnectionToNATS(t *testing.T) {
 	w := newServer(t)
 	a := w.agent(sidecartest.Options{})

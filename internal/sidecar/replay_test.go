@@ -9,15 +9,15 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/x1"
 )
 
-// FuzzParse: whatever an agent sends, parse does not panic.
+// parse does not panic.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"type":"a"}`))
 	f.Add([]byte(`[{"type":"a","payload":{}},{"type":"heartbeat"}]`))
 	f.Fuzz(func(_ *testing.T, data []byte) { _, _ = parse("7", data) })
 }
 
-// Whatever an agent sends, and whenever the sidecar reconnects: each event is stored
-// once and in order, as long as the agent's buffer holds it.
+// Each event is stored once and in order, however often the sidecar reconnects, as long as
+// the agent's buffer holds it.
 func TestReplayAlignment(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		memory := rapid.IntRange(1, 12).Draw(t, "memory")
@@ -26,7 +26,7 @@ func TestReplayAlignment(t *testing.T) {
 			return x1.Digest{byte(rapid.IntRange(0, 2).Draw(t, "word"))}
 		}
 		for range rapid.IntRange(1, 6).Draw(t, "connections") {
-			// While nobody listens it says no more than it can repeat.
+			// While it is not connected it sends no more than it can repeat.
 			for range rapid.IntRange(0, max(0, memory-1)).Draw(t, "before") {
 				if len(history)-len(stored) < memory {
 					history = append(history, word())
@@ -68,7 +68,7 @@ func TestReplayAlignment(t *testing.T) {
 	})
 }
 
-// With words that differ nothing is ambiguous, however short the memory is.
+// If all events differ, also a short buffer is recognised.
 func TestReplayAlignmentWithAShortBuffer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		memory := rapid.IntRange(1, 10).Draw(t, "memory")

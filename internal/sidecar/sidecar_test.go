@@ -12,7 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
 )
 
-// numbers are what an agent says in these tests: count texts, each once.
+// numbers are count texts, each once.
 func numbers(from, to int) (want []string) {
 	for i := from; i < to; i++ {
 		want = append(want, fmt.Sprintf("n%d", i))
@@ -61,7 +61,7 @@ func TestAConversation(t *testing.T) {
 	if got := w.texts("user.message", "text"); !slices.Equal(got, []string{"the prompt it was started with", "hello", "again", "again"}) {
 		t.Fatal(got)
 	}
-	// Presence keeps it alive; a person who speaks is present, too.
+	// Presence becomes a keepalive; so does a message.
 	before, _ := a.Pokes()
 	root := w.root()
 	w.until("presence becomes a keepalive", func() bool {
@@ -100,8 +100,7 @@ func TestAConversation(t *testing.T) {
 	}
 }
 
-// A permission request is bound to the call, its decision is one fact, and the
-// agent is woken.
+// A permission request names its call, its decision is one event, and the agent gets it.
 func TestPermission(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -131,7 +130,7 @@ func TestPermission(t *testing.T) {
 	}
 }
 
-// Whatever is restarted, in whatever order: each event is stored once, in order.
+// Each event is stored once and in order, in any order of restarts.
 func TestRestarts(t *testing.T) {
 	for name, again := range map[string]func(w *testServer, a *sidecartest.Agent, r *running) *running{
 		"the stream is cut": func(_ *testServer, a *sidecartest.Agent, r *running) *running { a.Cut(); return r },
@@ -171,8 +170,8 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// An agent that said more than it can repeat while nobody listened: what can be
-// had is stored once, and the gap is named.
+// An agent sent more events than it can repeat while no sidecar was connected: those that it
+// repeats are stored once, and a note tells of the gap.
 func TestAnOverflowedReplayBufferLeavesANote(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -197,8 +196,7 @@ func TestAnOverflowedReplayBufferLeavesANote(t *testing.T) {
 	}
 }
 
-// An agent that remembers less than it should: what it repeats is known by its
-// order all the same.
+// Repetitions are recognised also if the agent's buffer is smaller than configured.
 func TestAReplayBufferSmallerThanConfigured(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -241,8 +239,7 @@ func TestAnInputThatTheAgentRefusesIsSetAside(t *testing.T) {
 	}
 }
 
-// What was said before the first sidecar came is delivered, unless somebody
-// answered it.
+// Messages from before the first sidecar are delivered, unless they were answered.
 func TestWaitingInputsAreDelivered(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
 )
 
-// A new process of the agent may say what the old one said: that is new.
+// Events of a new agent process are new, also if they equal those of the old one.
 func TestTheAgentRestarts(t *testing.T) {
 	for _, posts := range []bool{true, false} {
 		t.Run(fmt.Sprint("posts its start ", posts), func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestTheAgentRestarts(t *testing.T) {
 	}
 }
 
-// The agent alone restarts, and posts that it has before its stream is read again:
-// what the old process said is not taken for words of the new one.
+// The agent restarts and posts its start before its stream is read again: events of the old
+// process are not taken for events of the new one.
 func TestTheAgentPostsItsStartEarly(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -81,8 +81,8 @@ func TestTheAgentPostsItsStartEarly(t *testing.T) {
 	}
 }
 
-// The agent posts its start later than its first words: they are its own, also for
-// the next sidecar.
+// The agent posts its start after its first events: they belong to the same process, also
+// for the next sidecar.
 func TestTheAgentPostsItsStartLate(t *testing.T) {
 	t.Parallel()
 	w := newServer(t)
@@ -102,8 +102,8 @@ func TestTheAgentPostsItsStartLate(t *testing.T) {
 	}
 }
 
-// An agent that did not hear the answer posts its start again, to the next sidecar:
-// by its key, or because it repeats what was said before, it is known for the same.
+// An agent that got no answer posts its start again, to the next sidecar. It is recognised by
+// its key, or because it repeats the stored events.
 func TestTheAgentPostsItsStartTwice(t *testing.T) {
 	for _, key := range []string{"first", ""} {
 		for _, words := range [][]string{nil, {"one", "one", "more"}} {
@@ -142,8 +142,8 @@ func TestTheAgentPostsItsStartTwice(t *testing.T) {
 	}
 }
 
-// What is said while the agent is away is for the next process, and its repetition
-// of it is no fact of its own, whenever it tells that it has started.
+// A message that is sent while the agent is not running is delivered to the next process,
+// and its echo is not stored, whenever the process posts its start.
 func TestInputWhileTheAgentStarts(t *testing.T) {
 	for _, posts := range []bool{true, false} {
 		t.Run(fmt.Sprint("posts its start ", posts), func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// client is a connection that remembers what was refused.
+// client is a connection that records refusals of NATS.
 type client struct {
 	*nats.Conn
 	w       *testServer
@@ -36,7 +36,7 @@ func (w *testServer) dial(opts ...nats.Option) *client {
 	return c
 }
 
-// root connects as whoever may do everything.
+// root connects with all permissions.
 func (w *testServer) root() *client {
 	w.t.Helper()
 	if w.options.secured {
@@ -58,7 +58,7 @@ func (c *client) flush() {
 	}
 }
 
-// follow collects what comes on a subject.
+// follow collects the messages on a subject.
 func (c *client) follow(subject string) *subscription {
 	c.w.t.Helper()
 	f := &subscription{w: c.w, news: make(chan struct{}, 1)}
@@ -69,7 +69,7 @@ func (c *client) follow(subject string) *subscription {
 	return f
 }
 
-// say publishes an envelope and expects that it becomes a fact.
+// say publishes an envelope and expects that it is stored.
 func (c *client) say(id chat.SessionID, kind Kind, m Message) Reply {
 	c.w.t.Helper()
 	r := c.ask(id, kind, m)
@@ -139,7 +139,7 @@ func (c *client) refusedBy(what string, f func()) {
 	}
 }
 
-// subscription is what a subscription got, in order.
+// subscription has the received messages, in order.
 type subscription struct {
 	w    *testServer
 	news chan struct{}
@@ -164,7 +164,7 @@ func (f *subscription) all() []*nats.Msg {
 	return append([]*nats.Msg(nil), f.msgs...)
 }
 
-// got is an envelope that came.
+// got is a received envelope.
 type got struct {
 	chat.Event
 	raw []byte

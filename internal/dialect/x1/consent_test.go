@@ -10,8 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// What a sidecar publishes is not a person's consent, whoever's token it has, on
-// whatever subject.
+// A message of a sidecar is not a person's consent, with any token and on any subject.
 func TestSidecarsDoNotConsent(t *testing.T) {
 	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "root"}, Role: chat.Owner})
@@ -43,7 +42,7 @@ func TestSidecarsDoNotConsent(t *testing.T) {
 	person.say("s1", Input, Message{Type: "user.input_response", Payload: []byte(`{"request_id":"r1","text":"yes"}`)})
 }
 
-// A sidecar attends a session whose agent its token may serve, and no other.
+// A sidecar may serve a session only if its token may serve the session's agent.
 func TestASidecarServesItsAgent(t *testing.T) {
 	w := newServer(t, options{secured: true})
 	ctx := t.Context()

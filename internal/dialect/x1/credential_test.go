@@ -16,7 +16,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// begin makes a session of alice's.
+// begin creates a session of alice.
 func (w *testServer) begin(id chat.SessionID, members ...chat.Member) {
 	w.t.Helper()
 	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}}
@@ -162,8 +162,8 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 	refused("one of an erased session", nats.UserInfo(good.User, good.Password))
 }
 
-// In open mode everybody may read and speak, but committed events are the
-// server's alone.
+// On an open server every client may read and send, but only the server publishes stored
+// events.
 func TestClientsCannotForgeCommittedEvents(t *testing.T) {
 	w := newServer(t, options{})
 	c := w.dial()

@@ -37,8 +37,7 @@ func (w *testServer) archivedWith(text string) (found int) {
 	return found
 }
 
-// TestLargeSessionsLeaveNothingInTheArchive: sessions that fill several blocks of
-// the archive together are erased at the same time.
+// Sessions that fill several blocks of the archive are erased at the same time.
 func TestLargeSessionsLeaveNothingInTheArchive(t *testing.T) {
 	dir := t.TempDir()
 	w := newServer(t, options{dir: dir})

@@ -8,7 +8,6 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 )
 
-// TestAnErasedSessionIsInNoFile: who has waited can search the folder.
 func TestAnErasedSessionIsInNoFile(t *testing.T) {
 	dir := t.TempDir()
 	w := newServer(t, options{dir: dir})
@@ -29,7 +28,7 @@ func TestAnErasedSessionIsInNoFile(t *testing.T) {
 	}
 }
 
-// TestWaitingForAnErasureCanBeCancelled: NATS is away, and so is the archive.
+// NATS is not connected, so the erasure cannot be completed.
 func TestWaitingForAnErasureCanBeCancelled(t *testing.T) {
 	w := newServer(t, options{notStarted: true})
 	w.create("s1", chat.NoAgent)

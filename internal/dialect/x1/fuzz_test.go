@@ -8,8 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Whatever comes by NATS: it is refused, or it is a message of the session of its
-// subject that can be judged and drafted.
+// Decode refuses a message, or returns one of the session of its subject.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"session_id":"s1","timestamp":"2026-01-01T00:00:00Z","sequence":0,"type":"user.message","payload":{"text":"hi"}}`,
@@ -43,7 +42,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A stored event goes out as an event with the same number, type and fields.
+// A stored event is published with the same sequence, type and fields.
 func FuzzEncode(f *testing.F) {
 	f.Add("agent.tool_call", []byte(`{"tool_name":"x","input":{}}`))
 	f.Add("agent.status", []byte(`{}`))

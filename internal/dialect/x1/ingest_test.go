@@ -23,7 +23,7 @@ type x1Sidecar struct {
 	buffer [][2]string
 }
 
-// life is a sidecar that has just started: its agent's buffer is replayed.
+// restart restarts the sidecar: it sends its agent's buffer again.
 func (s *x1Sidecar) restart() {
 	s.n = 0
 	for _, e := range s.buffer {
@@ -43,7 +43,7 @@ func (s *x1Sidecar) publish(typ, payload string) {
 	s.flush()
 }
 
-// says is what the agent's stream has; it is in the replay buffer.
+// sayBuffered sends an event of the agent's stream, which is in the replay buffer.
 func (s *x1Sidecar) sayBuffered(typ, payload string) {
 	s.w.t.Helper()
 	s.buffer = append(s.buffer, [2]string{typ, payload})
@@ -106,7 +106,7 @@ func TestX1Sidecars(t *testing.T) {
 	}
 }
 
-// The server forgets nothing of an old sidecar when it is restarted itself.
+// A restart of the server does not change how a replay is recognised.
 func TestReplayAfterAServerRestart(t *testing.T) {
 	dir := t.TempDir()
 	w := newServer(t, options{dir: dir})
@@ -223,10 +223,9 @@ func TestUserMessagesArePublishedOnInput(t *testing.T) {
 	w.complete("s1")
 }
 
-// What the agent repeats of people is part of its buffer, wherever it stands there:
-// first, last, twice. None of it becomes a second fact, the sidecar is not delivered it
-// again, and what lies between is not doubled. So also when the server was
-// restarted in between.
+// Echoes of user messages in a replay buffer, at its beginning, at its end or twice, are not
+// stored and not delivered again, and the events between them are not stored twice. The same
+// holds after a restart of the server.
 func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	dir := t.TempDir()
 	w := newServer(t, options{dir: dir})
@@ -290,8 +289,8 @@ func TestAReplayThatBeginsWithAnEcho(t *testing.T) {
 	w.complete("s1")
 }
 
-// What the agent makes up itself, such as the prompt it began with, is a fact, and
-// nothing that the agent must be delivered.
+// A user message that the agent itself made, such as the prompt it was started with, is
+// stored and not delivered to the agent.
 func TestAnAgentsOwnPromptIsNotSentToIt(t *testing.T) {
 	w := newServer(t, options{})
 	s := &x1Sidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "s1"}
@@ -324,9 +323,8 @@ func TestAClientIDIsStoredOnce(t *testing.T) {
 	}
 }
 
-// An agent that says its name later than its first word is known by it, and by no
-// other; one that its token may not serve is not its name. What the metadata says
-// of it does not count.
+// An agent's name is stored when the agent sends it, also after its first event. A name that
+// its token may not serve, and the name in the metadata, do not count.
 func TestTheAgentNameIsStored(t *testing.T) {
 	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "agent"}, Role: chat.Answerer})
@@ -385,7 +383,6 @@ func TestBadEventsOfASidecarDoNotHoldUpGoodOnes(t *testing.T) {
 	}
 }
 
-// More sidecars than are kept in memory: what was forgotten is read from the log.
 func TestEvictedSidecarSessionsAreReadFromTheLog(t *testing.T) {
 	w := newServer(t, options{})
 	s := &x1Sidecar{client: w.dial(), id: "old"}

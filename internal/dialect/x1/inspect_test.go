@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What is missing in the archive is delivered from what its age and a kill took.
+// Missing messages are distinguished from expired ones and from those that a kill lost.
 func TestArchiveStateTellsLossFromAge(t *testing.T) {
 	t.Parallel()
 	made := time.Unix(1_800_000_000, 0)

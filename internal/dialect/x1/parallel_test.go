@@ -8,8 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Several calls in one step come over NATS one by one, and each result names its call,
-// in whatever order they end.
+// Several calls in one step are published one by one, and each result names its call.
 func TestCallsOfOneStep(t *testing.T) {
 	w := newServer(t, options{})
 	c := w.dial()

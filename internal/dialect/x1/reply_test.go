@@ -11,8 +11,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Where the answer goes is chosen by who asks: it must not be a way to speak on
-// subjects that the asker may not use.
+// The sender chooses the reply subject. It must not reach subjects that the sender may not
+// publish on.
 func TestRepliesGoToTheSenderOnly(t *testing.T) {
 	w := newServer(t, options{secured: true})
 	w.begin("mine")
@@ -55,7 +55,7 @@ func TestRepliesGoToTheSenderOnly(t *testing.T) {
 	}
 }
 
-// Who answers a request for consent with something else is delivered what it takes.
+// An answer that is neither yes nor no is refused with an example.
 func TestConsentIsAYesOrANo(t *testing.T) {
 	w := newServer(t, options{})
 	c := w.dial()

@@ -82,7 +82,7 @@ func TestTheLargestEventsArePublished(t *testing.T) {
 	}
 }
 
-// Whatever the limit of a NATS that runs elsewhere is: each event goes out in a form that fits.
+// Each event is published in a form that fits the limit of an external NATS.
 func TestFit(t *testing.T) {
 	d := largest("x")
 	if err := d.Normalize(); err != nil {

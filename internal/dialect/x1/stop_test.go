@@ -13,7 +13,6 @@ func stopping(payload string) Message {
 	return Message{Type: "turn.stop_requested", Payload: json.RawMessage(payload)}
 }
 
-// A turn is stopped from NATS as from anywhere else.
 func TestStopByNATS(t *testing.T) {
 	w := newServer(t, options{})
 	c := w.dial()
@@ -41,7 +40,7 @@ func TestStopByNATS(t *testing.T) {
 	}
 }
 
-// Who may only look cannot stop anything; who takes part can.
+// A viewer cannot stop a turn; a participant can.
 func TestStopNeedsAnAnswerer(t *testing.T) {
 	w := newServer(t, options{secured: true})
 	w.begin("s1", chat.Member{Actor: chat.Actor{Kind: chat.User, ID: "bob"}, Role: chat.Viewer})
@@ -52,7 +51,7 @@ func TestStopNeedsAnAnswerer(t *testing.T) {
 	}
 }
 
-// A session whose agent is elsewhere has no turns here: its sidecar is delivered.
+// A session with a sidecar has no turns on the server: the sidecar gets the stop request.
 func TestStopReachesTheSidecar(t *testing.T) {
 	w := newServer(t, options{})
 	s := &x1Sidecar{client: w.dial(nats.UserInfo(sidecarUser, "")), id: "pod"}

@@ -64,7 +64,7 @@ func (w *testServer) complete(id chat.SessionID) {
 		last, err := chat.ParseEvent(m.Data)
 		return err == nil && int(last.Seq) >= len(want)
 	})
-	// A loaded server sends less than it has to who does not wait.
+	// FetchNoWait may return less than the stream has.
 	w.until("all of "+string(id)+" can be read", func() bool {
 		have = w.archive(id)
 		return len(have) >= len(want)

@@ -148,8 +148,8 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// A parent is woken once for what happens to a child, also when that happened
-// while nobody could tell it.
+// A parent is woken once for each end of a child, also for those that happened while Run did
+// not run.
 func TestWakes(t *testing.T) {
 	w := newFixture(t)
 	w.allowed["none"] = true
