@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -62,26 +63,11 @@ func decodeChoice(p *chat.Prompt, s string) (chat.Answer, error) {
 	if p.Input != nil {
 		return chat.Answer{Text: s}, nil
 	}
-	var yes bool
-	switch strings.ToLower(strings.TrimSpace(s)) {
-	case valueContinue, "yes", "y", "approve", "approved", "true", "ok":
-		yes = true
-	case valueCancel, "no", "n", "deny", "denied", "reject", "false":
-	default:
+	yes, ok := edge.ParseConsent(s)
+	if !ok {
 		return chat.Answer{}, refuse(codeData, "%q is not one of the options: continue, cancel", text.Clip(s, 80))
 	}
-	if p.Approval != nil {
-		var a chat.Answer
-		for _, c := range p.Approval.Calls {
-			a.Decisions = append(a.Decisions, chat.Decision{CallID: c.CallID, Approve: yes})
-		}
-		return a, nil
-	}
-	granted := []string{}
-	if yes {
-		granted = p.Permission.Scopes
-	}
-	return chat.Answer{Granted: &granted}, nil
+	return edge.Consent(p, yes), nil
 }
 
 // expandNumbers replaces the numbers of options by the options: the AI-Q UI shows a numbered list, and its users type the

@@ -3,7 +3,6 @@ package x1
 import (
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -121,15 +120,4 @@ func (m *Message) userFields() userFields {
 		s.Text = s.Answer
 	}
 	return s
-}
-
-// parseConsent reads a word for yes or no, for clients that can only send text.
-func parseConsent(text string) (approve, ok bool) {
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "yes", "y", "approve", "approved", "allow", "grant", "granted", "continue", "ok", "true":
-		return true, true
-	case "no", "n", "deny", "denied", "reject", "rejected", "cancel", "false":
-		return false, true
-	}
-	return false, false
 }

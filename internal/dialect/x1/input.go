@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
 )
@@ -143,8 +144,13 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *user
 			}
 			request = st.Prompts[0].RequestID
 		}
-		if p := st.Prompt(request); p != nil && !consent(p, s.Text, &ans) {
-			return e, chat.Errorf(chat.Invalid, "this prompt asks for consent: answer with a text such as approve or deny")
+		if p := st.Prompt(request); p != nil && p.Input == nil {
+			approve, ok := edge.ParseConsent(s.Text)
+			if !ok {
+				return e, chat.Errorf(chat.Invalid, "this prompt asks for consent: answer with a text such as approve or deny")
+			}
+			all := edge.Consent(p, approve)
+			ans.Decisions, ans.Granted = all.Decisions, all.Granted
 		}
 	}
 	err = d.retry(ctx, func() error {
@@ -152,31 +158,6 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *user
 		return err
 	})
 	return e, err
-}
-
-// consent fills in the answer to an approval or permission from a text; it returns false
-// if the text is neither yes nor no.
-func consent(p *chat.Prompt, text string, ans *chat.Answer) bool {
-	if p.Approval == nil && p.Permission == nil {
-		return true
-	}
-	approve, ok := parseConsent(text)
-	if !ok {
-		return false
-	}
-	switch {
-	case p.Approval != nil:
-		for _, call := range p.Approval.Calls {
-			ans.Decisions = append(ans.Decisions, chat.Decision{CallID: call.CallID, Approve: approve})
-		}
-	case p.Permission != nil:
-		granted := []string{}
-		if approve {
-			granted = p.Permission.Scopes
-		}
-		ans.Granted = &granted
-	}
-	return true
 }
 
 // retry repeats a call while the store is unavailable, because senders do not repeat
