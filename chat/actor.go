@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -162,12 +163,7 @@ func (c Caller) Has(s Scope) bool {
 }
 
 // In returns the caller's workspace.
-func (c Caller) In() string {
-	if c.Workspace == "" {
-		return DefaultWorkspace
-	}
-	return c.Workspace
-}
+func (c Caller) In() string { return cmp.Or(c.Workspace, DefaultWorkspace) }
 
 // Trusted is the caller the server itself uses for what it decides.
 var Trusted = Caller{Actor: System, Scopes: []Scope{ScopeAdmin}, AllWorkspaces: true, Agents: []string{AnyAgent}}

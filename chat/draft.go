@@ -233,16 +233,11 @@ func encodePayload(body Body) (json.RawMessage, error) {
 		return compact(b.Payload)
 	case UserMessage:
 		if b.UserID == "" && b.Content == nil && b.Context == nil && isPlain(b.Text) {
-			return writeText(`{"text":"`, b.Text), nil
+			out := append(make([]byte, 0, len(b.Text)+11), `{"text":"`...)
+			return append(append(out, b.Text...), `"}`...), nil
 		}
 	}
 	return json.Marshal(body)
-}
-
-// writeText ends an object with a text that needs no escapes.
-func writeText(head, text string) json.RawMessage {
-	b := make([]byte, 0, len(head)+len(text)+2)
-	return append(append(append(b, head...), text...), `"}`...)
 }
 
 // Rewritten returns d with another payload. Its digest stays.

@@ -3,6 +3,8 @@ package journal
 import (
 	"cmp"
 	"errors"
+	"hash/crc32"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -53,7 +55,7 @@ func writeInventory(fs vfs.FS, dir string) error {
 		}
 		f := &trackedFile{v: v, name: name, named: true}
 		f.durable.Size = int64(len(text))
-		f.durable.Sum = checksum(text)
+		f.durable.Sum = crc32.Checksum(text, castagnoli)
 		v.files[name] = f
 	}
 	if v.mark.previews, err = measurePreviews(fs, fs.PathJoin(dir, previewFolder, previewFile)); err != nil {
@@ -75,9 +77,12 @@ func measurePreviews(fs vfs.FS, path string) (m previewMark, err error) {
 	r := newPieceReader(f)
 	for {
 		q, _, _, err := r.next()
-		if err != nil {
+		if errors.Is(err, io.EOF) {
 			m.size = r.good
-			return m, notEOF(err)
+			return m, nil
+		}
+		if err != nil {
+			return m, err
 		}
 		if q.isHeader() {
 			m.generation = uint64(q.after)

@@ -101,11 +101,6 @@ func (j *Journal) scrubIntended(ctx context.Context, n chat.Number) error {
 	return nil
 }
 
-func appendIntention(t keyHash, e *chat.Erasure) ([]byte, error) {
-	b, err := json.Marshal(e)
-	return append(t[:], b...), err
-}
-
 // decodeIntention reads the value of kErasing; ok is false when the value has only
 // the hash of the id, or is unreadable.
 func decodeIntention(v []byte) (e chat.Erasure, ok bool) {

@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // markErased makes a session unreadable and stores the intention to erase it, with one
@@ -44,7 +45,7 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	var note []byte
 	if e.Receipt.Bytes, err = j.removeAll(b, h.number); err == nil {
 		complete(&e)
-		note, err = appendIntention(t, &e)
+		note, err = json.Marshal(&e)
 	}
 	if err == nil {
 		for _, w := range h.lists {
@@ -59,7 +60,7 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	b.Delete(hashKey(nil, kID, t), nil)
 	b.Set(numberKey(nil, kName, h.number), nil, nil)
 	b.Set(hashKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
-	b.Set(numberKey(nil, kErasing, h.number), note, nil)
+	b.Set(numberKey(nil, kErasing, h.number), append(t[:], note...), nil)
 	if err := j.count(b, h.lists, -h.last.bytes-files, j.write); err != nil {
 		return e, err
 	}

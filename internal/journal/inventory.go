@@ -221,24 +221,17 @@ func compareFile(fs vfs.FS, path string, want extent) string {
 		return "cannot be read: " + err.Error()
 	}
 	defer f.Close()
-	got, err := measure(io.NewSectionReader(f, 0, want.Size))
+	sum := crc32.New(castagnoli)
+	size, err := io.Copy(sum, io.NewSectionReader(f, 0, want.Size))
 	switch {
 	case err != nil:
 		return "cannot be read: " + err.Error()
-	case got.Size < want.Size:
-		return fmt.Sprintf("has %d bytes, although %d were stored", got.Size, want.Size)
-	case got.Sum != want.Sum:
+	case size < want.Size:
+		return fmt.Sprintf("has %d bytes, although %d were stored", size, want.Size)
+	case sum.Sum32() != want.Sum:
 		return fmt.Sprintf("was changed: its first %d bytes are not those that were stored", want.Size)
 	}
 	return ""
-}
-
-// measure reads to the end.
-func measure(r io.Reader) (e extent, err error) {
-	sum := crc32.New(castagnoli)
-	e.Size, err = io.Copy(sum, r)
-	e.Sum = sum.Sum32()
-	return e, err
 }
 
 // logNumber returns the number of a log file.

@@ -11,15 +11,10 @@ func isMarker(name string) bool { return strings.HasPrefix(name, "marker.") }
 
 func isManifest(name string) bool { return strings.HasPrefix(name, "MANIFEST-") }
 
-func isOptions(name string) bool { return strings.HasPrefix(name, "OPTIONS-") }
-
 // isListed reports whether the inventory lists files with such a name.
 func isListed(name string) bool {
-	return isLog(name) || isManifest(name) || isMarker(name) || isOptions(name)
+	return isLog(name) || isManifest(name) || isMarker(name) || strings.HasPrefix(name, "OPTIONS-")
 }
-
-// isTemporary reports whether a file will be renamed to one that is listed.
-func isTemporary(name string) bool { return strings.HasSuffix(name, ".dbtmp") }
 
 // inventoryFS updates the inventory when Pebble creates, syncs and removes files.
 type inventoryFS struct {
@@ -27,10 +22,11 @@ type inventoryFS struct {
 	v *inventory
 }
 
-// tracked returns the name of a file that the inventory lists, or may list later.
+// tracked returns the name of a file that the inventory lists, or may list once it is
+// renamed.
 func (f inventoryFS) tracked(path string) (name string, ok bool) {
 	name = f.PathBase(path)
-	return name, f.PathDir(path) == f.v.db && (isListed(name) || isTemporary(name))
+	return name, f.PathDir(path) == f.v.db && (isListed(name) || strings.HasSuffix(name, ".dbtmp"))
 }
 
 // Create creates a file.

@@ -33,8 +33,6 @@ type piece struct {
 // to no session; after is the generation of the file.
 func (p *piece) isHeader() bool { return p.session == "" }
 
-func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
-
 func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -150,14 +148,6 @@ func (r *pieceReader) next() (p piece, raw []byte, torn bool, err error) {
 	}
 	r.good += int64(len(raw))
 	return p, raw, false, nil
-}
-
-// notEOF returns nil for io.EOF.
-func notEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
 
 // readEnd returns io.EOF for a file that ends inside a record.

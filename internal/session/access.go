@@ -14,11 +14,8 @@ func errNoSession(id chat.SessionID) error {
 
 // serverOnly reports whether only the server may write events of a type.
 func serverOnly(typ string) bool {
-	switch typ {
-	case "session.started", "session.updated", "prompt.closed":
-		return true
-	}
-	return strings.HasPrefix(typ, "turn.") || strings.HasPrefix(typ, "workstream.") || strings.HasPrefix(typ, "prompt.")
+	family, _, _ := strings.Cut(typ, ".")
+	return family == "turn" || family == "workstream" || family == "prompt" || typ == "session.started" || typ == "session.updated"
 }
 
 // agentType reports whether events of a type need the scope agent.
