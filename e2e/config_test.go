@@ -68,7 +68,7 @@ func TestMissingKeyDisablesOneAgent(t *testing.T) {
 		}
 	}
 	code, out, stderr := command(t, "agents", "--url", p.url)
-	if code != 0 || !strings.Contains(out, "not well: the model's key is missing") {
+	if code != 0 || !strings.Contains(out, "unhealthy: the model's key is missing") {
 		t.Errorf("%d\n%s%s", code, out, stderr)
 	}
 }

@@ -213,17 +213,23 @@ agents:
 	}
 }
 
-// TestShortConfigurationOfAModel: eight lines of YAML configure a model with tools and
-// approvals.
-func TestShortConfigurationOfAModel(t *testing.T) {
-	var box toolServer
-	kit := box.serve(t)
-	_, model := startModel(t, func(r modeltest.Request) modeltest.Reply {
+// startModelWithTool starts a tool server and a model that calls the tool once and answers with its result.
+func startModelWithTool(t *testing.T) (box *toolServer, kit, model string) {
+	t.Helper()
+	box = &toolServer{}
+	_, model = startModel(t, func(r modeltest.Request) modeltest.Reply {
 		if len(r.Results()) > 0 {
 			return modeltest.Reply{Text: "It says: " + r.Results()[0].Text}
 		}
 		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
 	})
+	return box, box.serve(t), model
+}
+
+// TestShortConfigurationOfAModel: eight lines of YAML configure a model with tools and
+// approvals.
+func TestShortConfigurationOfAModel(t *testing.T) {
+	_, kit, model := startModelWithTool(t)
 	config := writeConfig(t, `agents:
   - name: helper
     kind: model
@@ -251,7 +257,7 @@ func TestShortConfigurationOfAModel(t *testing.T) {
 		t.Errorf("it said %s", text.Payload)
 	}
 	code, out, stderr := command(t, "agents", "--url", p.url)
-	if code != 0 || !strings.Contains(out, "helper") || !strings.Contains(out, "model") || !strings.Contains(out, "well") {
+	if code != 0 || !strings.Contains(out, "helper") || !strings.Contains(out, "model") || !strings.Contains(out, " healthy") {
 		t.Errorf("agents: %d\n%s%s", code, out, stderr)
 	}
 }
@@ -326,14 +332,7 @@ func TestReloadKeepsRunningTurns(t *testing.T) {
 // TestLastingPermissionSurvivesRestart: a permission with duration always holds in the
 // person's next session, after a restart.
 func TestLastingPermissionSurvivesRestart(t *testing.T) {
-	var box toolServer
-	kit := box.serve(t)
-	_, model := startModel(t, func(r modeltest.Request) modeltest.Reply {
-		if len(r.Results()) > 0 {
-			return modeltest.Reply{Text: "It says: " + r.Results()[0].Text}
-		}
-		return modeltest.Reply{Calls: []modeltest.Call{{ID: "c", Name: "kit__once", Args: `{"n":5}`}}}
-	})
+	box, kit, model := startModelWithTool(t)
 	config := writeConfig(t, `agents:
   - name: helper
     kind: model

@@ -39,9 +39,9 @@ func (c *AgentsCmd) Run(ctx context.Context, std *stdio) error {
 			fmt.Fprintf(std.out, "%s\n", b)
 			continue
 		}
-		health := "well"
+		health := "healthy"
 		if !a.Healthy {
-			if health = "not well"; a.Problem != "" {
+			if health = "unhealthy"; a.Problem != "" {
 				health += ": " + terminal.Clip(terminal.OneLine(a.Problem), 120)
 			}
 		}

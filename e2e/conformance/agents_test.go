@@ -92,7 +92,7 @@ func TestPublishedMCPServers(t *testing.T) {
 	}
 	for _, a := range agents {
 		if !a.Healthy {
-			t.Errorf("%s is not well: %s", a.Name, a.Problem)
+			t.Errorf("%s is unhealthy: %s", a.Name, a.Problem)
 		}
 	}
 }
