@@ -91,7 +91,7 @@ func modelAgent(e *env) (lines []line, err error) {
 	peers := []*side{
 		longAnswer("a caller with the provider's SDK", func(int) (time.Duration, time.Duration, error) { return m.sdk(e.ctx, "long") }),
 		longAnswer("a caller that decodes each event with encoding/json", func(int) (time.Duration, time.Duration, error) { return m.plain(e.ctx, "long") }),
-		longAnswer("bytes that nobody reads", func(int) (time.Duration, time.Duration, error) { return m.bytes(e.ctx, "long") }),
+		longAnswer("bytes that are discarded", func(int) (time.Duration, time.Duration, error) { return m.bytes(e.ctx, "long") }),
 	}
 	agent := longAnswer("the model agent", func(i int) (time.Duration, time.Duration, error) {
 		return m.through(e.ctx, fmt.Sprint("long-", i), "long")
