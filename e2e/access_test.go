@@ -36,13 +36,13 @@ func serveWithTokens(t *testing.T, args ...string) *process {
 		t.Fatal(err)
 	}
 	p := serve(t, t.TempDir(), append([]string{"--token-file", file}, args...)...)
-	createHers(p)
+	createAliceSession(p)
 	return p
 }
 
-// createHers creates alice's session "hers" with a prompt and a file; carol is a
+// createAliceSession creates alice's session "hers" with a prompt and a file; carol is a
 // viewer.
-func createHers(p *process) {
+func createAliceSession(p *process) {
 	p.t.Helper()
 	p.must(call{method: "POST", path: "/parley/v1/sessions", token: tokenOf("alice"),
 		body: `{"id":"hers","members":[{"actor":{"kind":"user","id":"carol"},"role":"viewer"}]}`})

@@ -85,7 +85,7 @@ func matrixServer(t *testing.T, v *testCaller, args ...string) (p *process, hers
 	}
 	write(lines)
 	p = serve(t, t.TempDir(), append([]string{"--token-file", file, "--jwt-secret", matrixSecret, "--rate=-1", "--trusted-proxy"}, args...)...)
-	createHers(p)
+	createAliceSession(p)
 	hers = createOwned(t, p)
 	hers["session"] = "hers"
 	for _, id := range sessionsOf(hers) {

@@ -184,7 +184,7 @@ func TestVerifyNamesDamagedFiles(t *testing.T) {
 	}
 }
 
-func TestPlainChat(t *testing.T) {
+func TestChatOverPlainLines(t *testing.T) {
 	launch(t, filepath.Join(t.TempDir(), "data"))
 	code, out, errs := cli(t, strings.Join([]string{
 		"hi", "/ask radio", "nonsense", "2", "/ask checkbox", "1, Push", "/ask text", "Ada",

@@ -372,7 +372,7 @@ func filesOf(t *testing.T, folder string) (names []string) {
 }
 
 // A store with a missing file is refused until the loss is accepted.
-func TestVerifyAccept(t *testing.T) {
+func TestVerifyAcceptsTheLossOfMissingFiles(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	s := startServer(t, data, false)

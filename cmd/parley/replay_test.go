@@ -86,7 +86,7 @@ func converse(t *testing.T, c *client.Client, id chat.SessionID, agent string, m
 }
 
 // A recording answers as the agent did, from a session and from a file.
-func TestReplay(t *testing.T) {
+func TestReplayRepeatsRecordedTurns(t *testing.T) {
 	dir := t.TempDir()
 	url := launch(t, filepath.Join(dir, "data"))
 	c, err := client.New(client.Options{URL: url})

@@ -59,8 +59,8 @@ func newServer(t *testing.T, o Options) *Server {
 	return s
 }
 
-// whoHandler says who called and how much was sent.
-func whoHandler(a *auth.Auth) http.Handler {
+// callerHandler answers with the caller and the size of the body.
+func callerHandler(a *auth.Auth) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := wire.ReadBody(r, 1<<30)
 		if errors.Is(err, wire.ErrTooLarge) {
@@ -126,14 +126,14 @@ func TestLargeBodiesAreReadBeforeTheyAreRefused(t *testing.T) {
 	}
 }
 
-func TestAttacks(t *testing.T) {
+func TestHostileRequestsAreRefused(t *testing.T) {
 	a := withTokens(t, nil)
 	reg := prometheus.NewRegistry()
 	s := newServer(t, Options{Auth: a, MaxBody: 1000, Registry: reg})
 	for _, r := range []Route{
 		{Pattern: "/plain"}, {Pattern: "/query", QueryToken: true}, {Pattern: "POST /upload", Upload: true}, {Pattern: "/public", Public: true}, {Pattern: "/long", LongBody: true},
 	} {
-		r.Handler, r.Dialect = whoHandler(a), "test"
+		r.Handler, r.Dialect = callerHandler(a), "test"
 		s.Handle(r)
 	}
 	h := s.Handler()
@@ -212,7 +212,7 @@ func unsized(r *http.Request) *http.Request {
 func TestRefusalsHaveTheFormOfTheDialect(t *testing.T) {
 	a := withTokens(t, func(o *auth.Options) { o.Rate, o.Burst = 1, 1 })
 	s := newServer(t, Options{Auth: a})
-	s.Handle(Route{Pattern: "/x", Handler: whoHandler(a), Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
+	s.Handle(Route{Pattern: "/x", Handler: callerHandler(a), Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
 		w.WriteHeader(StatusOf(err))
 		io.WriteString(w, `{"error":{"code":"mine","message":"detail: `+string(chat.CodeOf(err))+`","details":{}}}`)
 	}})
@@ -231,7 +231,7 @@ func TestRefusalsHaveTheFormOfTheDialect(t *testing.T) {
 func TestAllowedPageOfAnotherOrigin(t *testing.T) {
 	a := openAuth(t)
 	s := newServer(t, Options{Auth: a})
-	s.Handle(Route{Pattern: "PUT /x", Handler: whoHandler(a)})
+	s.Handle(Route{Pattern: "PUT /x", Handler: callerHandler(a)})
 	ui := "http://localhost:3000"
 	got := do(t, s.Handler(), req("OPTIONS", "http://127.0.0.1:8000/x", "", "Origin", ui, "Access-Control-Request-Method", "PUT"))
 	if got.StatusCode != 204 || got.Header.Get("Access-Control-Allow-Origin") != ui {
@@ -279,7 +279,7 @@ func TestConsoleAtTheRoot(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestReadyReportsErrorsAndShutdown(t *testing.T) {
 	var why error
 	s := newServer(t, Options{Auth: openAuth(t), Ready: func(context.Context) error { return why }})
 	if got := do(t, s.Handler(), req("GET", "http://localhost/readyz", "")); got.StatusCode != 200 {
@@ -316,7 +316,7 @@ func TestSecretsAreCutFromTheLog(t *testing.T) {
 	var log bytes.Buffer
 	a := withTokens(t, nil)
 	s := newServer(t, Options{Auth: a, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-	s.Handle(Route{Pattern: "/x", Handler: whoHandler(a), QueryToken: true})
+	s.Handle(Route{Pattern: "/x", Handler: callerHandler(a), QueryToken: true})
 	do(t, s.Handler(), req("GET", "http://localhost/x?access_token="+aliceToken+"&limit=5&Session=s3cret&access%5Ftoken=s3cret", "", "Authorization", "Bearer "+aliceToken))
 	do(t, s.Handler(), req("GET", "http://localhost/auth/link?code=s3cret", ""))
 	line := log.String()

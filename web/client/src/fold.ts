@@ -1,5 +1,5 @@
 import { isKnown, payloadOf } from "./payload.js";
-import { State, launched, lean, progressed, trim, workstreamOf, type Decoded } from "./state.js";
+import { State, launched, withoutEmpty, progressed, trim, workstreamOf, type Decoded } from "./state.js";
 import type {
   Actor, Answer, Event, FileItem, Item, ItemBase, ItemKind, ItemOf, ItemPage, KnownEvent, MessageItem, NoticeItem, Payloads, Preview, PromptItem, PromptStatus, Session, Snapshot,
   ToolItem, View,
@@ -115,7 +115,7 @@ export class Transcript {
         id += ".open"; // outside of turns a block name may be reused after the first block has ended
       }
       const kind = p.kind === "thinking" ? "thinking" : "text";
-      const it = lean<Loose>({ id, kind, turn_id: p.turn_id, workstream_id: p.workstream_id, open: true, text: { block: p.block, text: "" } } as Loose);
+      const it = withoutEmpty<Loose>({ id, kind, turn_id: p.turn_id, workstream_id: p.workstream_id, open: true, text: { block: p.block, text: "" } } as Loose);
       i = this.open.length;
       this.open = [...this.open, it as unknown as Item];
       this.#bytes.set(id, 0);
@@ -168,7 +168,7 @@ export class Transcript {
       case "user.message": {
         const b = u.body;
         const state = this.#state.waits(e.sequence) ? "queued" : "sent";
-        this.#put(e, "message", { message: lean<MessageItem>({ ...b, client_id: e.client_id, state }, "text", "context") });
+        this.#put(e, "message", { message: withoutEmpty<MessageItem>({ ...b, client_id: e.client_id, state }, "text", "context") });
         return;
       }
       case "user.message_withdrawn":
@@ -210,24 +210,24 @@ export class Transcript {
       case "agent.permission_request":
         return this.#ask(e, { permission: u.body }, u.body);
       case "user.input_response":
-        return this.#answer(e, u.body.request_id, "answered", lean<Answer>({ text: u.body.text, values: u.body.values }));
+        return this.#answer(e, u.body.request_id, "answered", withoutEmpty<Answer>({ text: u.body.text, values: u.body.values }));
       case "user.approval_response": {
         const { decisions } = u.body;
         return this.#answer(e, u.body.request_id, "answered", decisions.length > 0 ? { decisions } : {});
       }
       case "user.permission_response": {
         const { granted, denied, duration } = u.body;
-        return this.#answer(e, u.body.request_id, "answered", lean<Answer>({ granted, denied, duration }));
+        return this.#answer(e, u.body.request_id, "answered", withoutEmpty<Answer>({ granted, denied, duration }));
       }
       case "prompt.closed":
         return this.#answer(e, u.body.request_id, u.body.reason as PromptStatus, undefined);
       case "agent.plan": {
         const { tasks, comment } = u.body;
-        return this.#perTurn(e, "plan", "plan-", (it) => ({ plan: lean({ tasks, comment, revision: (it?.plan?.revision ?? 0) + 1 }) }));
+        return this.#perTurn(e, "plan", "plan-", (it) => ({ plan: withoutEmpty({ tasks, comment, revision: (it?.plan?.revision ?? 0) + 1 }) }));
       }
       case "agent.status": {
         const { message, phase } = u.body;
-        return this.#perTurn(e, "status", "status-", (it) => ({ status: lean({ message, phase, updates: (it?.status?.updates ?? 0) + 1 }, "message") }));
+        return this.#perTurn(e, "status", "status-", (it) => ({ status: withoutEmpty({ message, phase, updates: (it?.status?.updates ?? 0) + 1 }, "message") }));
       }
       case "agent.error":
         return this.#put(e, "error", { error: u.body });
@@ -252,7 +252,7 @@ export class Transcript {
   #add(e: Event, kind: ItemKind, id: string, parts: Parts): string {
     if (this.#items.has(id)) id += `.${e.sequence}`;
     const { sequence, timestamp, turn_id, workstream_id, actor } = e;
-    const it = lean<Loose>({ id, kind, seq: sequence, last: sequence, at: timestamp, turn_id, workstream_id, actor, ...parts } as unknown as Loose);
+    const it = withoutEmpty<Loose>({ id, kind, seq: sequence, last: sequence, at: timestamp, turn_id, workstream_id, actor, ...parts } as unknown as Loose);
     this.#items.set(id, it);
     this.order.push(id);
     this.#changes.order = true;
@@ -266,7 +266,7 @@ export class Transcript {
   }
 
   #notice(e: Event, n: NoticeItem): void {
-    this.#put(e, "notice", { notice: lean<NoticeItem>(n, "code") });
+    this.#put(e, "notice", { notice: withoutEmpty<NoticeItem>(n, "code") });
   }
 
   /** Replaces an item, unless a page delivered it with this event already folded. */
@@ -280,7 +280,7 @@ export class Transcript {
   /** Marks a message as answered by a turn. */
   #taken(e: Event, seq: number, turn: string, steered: boolean): void {
     this.#change(e, seqID(seq), (it) =>
-      it.message ? { message: lean<MessageItem>({ ...it.message, state: "taken", taken_by: turn, steered }, "text", "context") } : {},
+      it.message ? { message: withoutEmpty<MessageItem>({ ...it.message, state: "taken", taken_by: turn, steered }, "text", "context") } : {},
     );
   }
 
@@ -310,21 +310,21 @@ export class Transcript {
     const { block, text, partial } = u.body;
     const parts =
       u.type === "agent.text"
-        ? { text: lean({ block, text, final: u.body.final, partial }, "text") }
-        : { text: lean({ block, text, partial, redacted: Boolean(u.body.redacted) }, "text") };
+        ? { text: withoutEmpty({ block, text, final: u.body.final, partial }, "text") }
+        : { text: withoutEmpty({ block, text, partial, redacted: Boolean(u.body.redacted) }, "text") };
     if (block) this.#close((it) => (it as Loose).text?.block === block);
     this.#add(e, u.type === "agent.text" ? "text" : "thinking", nameID("b-", e.turn_id, block) || seqID(e.sequence), parts as Parts);
   }
 
   #ask(e: Event, kind: Partial<PromptItem>, b: { request_id?: string; deadline?: string }): void {
-    const prompt = lean<PromptItem>({ request_id: b.request_id ?? "", status: "open", deadline: b.deadline, ...kind }, "request_id");
+    const prompt = withoutEmpty<PromptItem>({ request_id: b.request_id ?? "", status: "open", deadline: b.deadline, ...kind }, "request_id");
     this.#add(e, "prompt", promptID(e, b.request_id), { prompt });
   }
 
   #answer(e: Event, request: string, status: PromptStatus, answer: Answer | undefined): void {
     const id = promptID(e, request);
     const end = (p: PromptItem): PromptItem =>
-      lean<PromptItem>({ ...p, status, answer, ended_by: e.actor as Actor, ended_at: e.timestamp }, "request_id", "status");
+      withoutEmpty<PromptItem>({ ...p, status, answer, ended_by: e.actor as Actor, ended_at: e.timestamp }, "request_id", "status");
     const it = this.#items.get(id);
     if (!it) this.#add(e, "prompt", id, { headless: true, prompt: end({ request_id: request, status }) });
     else if (it.prompt && !it.prompt.ended_at) this.#change(e, id, () => ({ prompt: end(it.prompt as PromptItem) })); // the first answer wins
@@ -343,7 +343,7 @@ export class Transcript {
     if (old) this.#change(e, old, (it) => (it.file ? { file: { ...it.file, removed: true } } : {}));
     this.#files.delete(path);
     if (u.type === "file.uploaded") {
-      const file = lean<FileItem>({ ...u.body, change: "uploaded" }, "path");
+      const file = withoutEmpty<FileItem>({ ...u.body, change: "uploaded" }, "path");
       this.#files.set(path, this.#add(e, "file", seqID(e.sequence), { file }));
     } else this.#put(e, "file", { file: { path, change: "removed" } });
   }
@@ -353,7 +353,7 @@ export class Transcript {
     if (b.call_id) this.#cutOff(e, key, e.turn_id); // the id is used again: the first call has no outcome
     const { call_id, tool, params } = b;
     const id = this.#add(e, "tool", nameID("c-", e.turn_id, call_id) || seqID(e.sequence), {
-      tool: lean<ToolItem>({ call_id, tool, params, status: "running", started_at: e.timestamp }, "params"),
+      tool: withoutEmpty<ToolItem>({ call_id, tool, params, status: "running", started_at: e.timestamp }, "params"),
     });
     this.#runs(key, e.turn_id, id);
   }
@@ -372,14 +372,14 @@ export class Transcript {
       const headless = Boolean(b.call_id) || !this.#turn(e.turn_id ?? "").began;
       const tool: ToolItem = b.call_id
         ? { call_id: b.call_id, status: "running" }
-        : lean<ToolItem>({ batch_id: b.batch_id, status: "running", started_at: e.timestamp });
+        : withoutEmpty<ToolItem>({ batch_id: b.batch_id, status: "running", started_at: e.timestamp });
       id = this.#add(e, "tool", taken || seqID(e.sequence), { headless, tool });
       this.#runs(key, e.turn_id, id);
     }
     const it = this.#items.get(id);
     if (!it?.tool || (known && (it.last ?? 0) >= e.sequence)) return;
     const { done, total, message, items, data } = b;
-    const tool: ToolItem = { ...it.tool, progress: lean({ done, total, message, items, data }, "done", "data") };
+    const tool: ToolItem = { ...it.tool, progress: withoutEmpty({ done, total, message, items, data }, "done", "data") };
     if (!tool.tool && b.tool) tool.tool = b.tool;
     if (tool.batch_id && total && done >= total) {
       tool.status = "ok";
@@ -395,7 +395,7 @@ export class Transcript {
     const key = callKey(e.turn_id, e.workstream_id, b.call_id, b.tool);
     const id = this.#calls.get(key)?.[0];
     const after = (t: { [K in keyof ToolItem]?: ToolItem[K] }): ToolItem =>
-      lean<ToolItem>({ ...t, tool: t.tool || b.tool, ...end, ended_at: e.timestamp } as ToolItem, "params", "result");
+      withoutEmpty<ToolItem>({ ...t, tool: t.tool || b.tool, ...end, ended_at: e.timestamp } as ToolItem, "params", "result");
     if (id === undefined) {
       const named = nameID("c-", e.turn_id, b.call_id);
       if (named && this.#items.has(named)) return; // the first outcome wins

@@ -66,7 +66,7 @@ export class State {
   get view(): View {
     const s = this.#session;
     this.#shown ??= [...this.#workstreams];
-    return (this.#view ??= lean<View>(
+    return (this.#view ??= withoutEmpty<View>(
       {
         title: s.title, agent: s.agent, policy: s.policy, status: s.status, error: s.error,
         turns: this.#turns, queued: (this.#queued ??= this.#queue.map((q) => q.seq)), prompts: this.#prompts, plan: this.#plan, workstreams: this.#shown, usage: this.#usage,
@@ -115,7 +115,7 @@ export class State {
       case "turn.started": {
         const { turn_id, trigger, agent } = u.body;
         this.#unqueue((q) => q.seq === trigger && q.line === line && !q.steered);
-        const turn = lean<TurnView>(
+        const turn = withoutEmpty<TurnView>(
           { turn_id, workstream_id: line, agent, trigger, attempt: 1, started_at: e.timestamp, usage: {} },
           "turn_id",
           "trigger",
@@ -235,7 +235,7 @@ export class State {
   }
 
   #ask(e: KnownEvent, kind: Partial<Prompt>, body: { request_id?: string; deadline?: string }): void {
-    const prompt = lean<Prompt>(
+    const prompt = withoutEmpty<Prompt>(
       {
         request_id: body.request_id ?? "", sequence: e.sequence, turn_id: e.turn_id, workstream_id: e.workstream_id,
         agent: e.actor?.id, asked_at: e.timestamp, deadline: body.deadline, ...kind,
@@ -270,7 +270,7 @@ export function addUsage(a: Usage, b: Usage): Usage {
 }
 
 /** Drops empty fields, as the server's JSON does. */
-export function lean<T extends object>(o: { [K in keyof T]: T[K] | undefined }, ...keep: (keyof T)[]): T {
+export function withoutEmpty<T extends object>(o: { [K in keyof T]: T[K] | undefined }, ...keep: (keyof T)[]): T {
   // A new object: deleting fields would make later copies slow.
   const out: Partial<T> = {};
   for (const k in o) {
@@ -281,7 +281,7 @@ export function lean<T extends object>(o: { [K in keyof T]: T[K] | undefined }, 
 }
 
 /** A session's record without its empty fields. */
-const record = (s: { [K in keyof Session]: Session[K] | undefined }): Session => lean<Session>(s, "agent", "open_prompts");
+const record = (s: { [K in keyof Session]: Session[K] | undefined }): Session => withoutEmpty<Session>(s, "agent", "open_prompts");
 
 /** The workstream that an event is about, or "". */
 export function workstreamOf(u: Decoded): string {
@@ -328,5 +328,5 @@ function ended(w: Workstream, state: string, u: { event: KnownEvent; body: { fil
 }
 
 export function trim(w: { [K in keyof Workstream]: Workstream[K] | undefined }): Workstream {
-  return lean<Workstream>(w, "id", "task", "state", "context", "merge_artifacts");
+  return withoutEmpty<Workstream>(w, "id", "task", "state", "context", "merge_artifacts");
 }

@@ -6,9 +6,9 @@ import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { SessionMenu } from "./menu.js";
-import { usePlace, useSetting } from "./route.js";
+import { useRoute, useSetting } from "./route.js";
 import { useSessions } from "./sessions.js";
-import { SignIn, whoAmI, type Me } from "./signin.js";
+import { SignIn, fetchMe, type Me } from "./signin.js";
 import type { Words } from "./words.js";
 
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
@@ -23,16 +23,16 @@ export function App() {
   const locale = useLocale(preferred(language));
   const [me, setMe] = useState<Me | null>(); // null: a token is needed
   const [fault, setFault] = useState<string>();
-  const [place] = usePlace();
+  const [route] = useRoute();
   const look = useCallback(() => {
-    whoAmI().then(
+    fetchMe().then(
       (m) => setMe(m ?? null),
       (err: unknown) => setFault(err instanceof Error ? err.message : String(err)),
     );
   }, []);
   useEffect(look, [look]);
   if (!locale) return null;
-  if (me && place.print && place.session) return <Printed session={place.session} locale={locale} me={me} />;
+  if (me && route.print && route.session) return <Printed session={route.session} locale={locale} me={me} />;
   return (
     <LocaleProvider value={locale}>
       <div className="pl-root co-root" data-theme={theme === "auto" ? undefined : theme}>
@@ -68,7 +68,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const about = useAbout();
   const trace = useMemo(() => traceURL(about), [about]);
   const client = useMemo(() => new ParleyClient({ storage: localOutbox() }), []);
-  const [place, go] = usePlace();
+  const [route, go] = useRoute();
   const [q, setQ] = useState("");
   const sessions = useSessions(client, q);
   const [agents, setAgents] = useState<AgentInfo[]>([]);
@@ -93,13 +93,13 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   }, [sessions.error, signIn]);
 
   const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.default) ?? agents[0];
-  const others = sessions.list?.reduce((n, s) => (s.session_id === place.session ? n : n + s.open_prompts), 0) ?? 0;
+  const others = sessions.list?.reduce((n, s) => (s.session_id === route.session ? n : n + s.open_prompts), 0) ?? 0;
   const waiting = prompts + others;
-  const current = sessions.list?.find((s) => s.session_id === place.session);
+  const current = sessions.list?.find((s) => s.session_id === route.session);
   useEffect(() => {
-    const title = current?.title || (place.session ? words.conversation : words.newConversation);
+    const title = current?.title || (route.session ? words.conversation : words.newConversation);
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${words.brand}`;
-  }, [waiting, current?.title, place.session, words]);
+  }, [waiting, current?.title, route.session, words]);
 
   const { refresh } = sessions;
   const onPrompt = useCallback(
@@ -112,8 +112,8 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const onStatus = useCallback(() => refresh(), [refresh]);
   const onError = useCallback((err: ParleyError) => void (err.code === "unauthenticated" && signIn()), [signIn]);
   useEffect(() => {
-    if (!place.session) setPrompts(0);
-  }, [place.session]);
+    if (!route.session) setPrompts(0);
+  }, [route.session]);
   const start = useCallback(
     async (text: string) => {
       const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title: titleOf(text) || words.newConversation });
@@ -168,7 +168,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     </button>
   );
   return (
-    <div className={place.session ? "co-grid co-inside" : "co-grid"}>
+    <div className={route.session ? "co-grid co-inside" : "co-grid"}>
       <a className="co-skip" href="#conversation">
         {words.skip}
       </a>
@@ -188,7 +188,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
         </h1>
         {waiting > 0 && <span className="co-badge">{words.needAnswer(waiting)}</span>}
         <span className="pl-grow" />
-        {!place.session && agents.length > 1 && (
+        {!route.session && agents.length > 1 && (
           <label className="co-agent">
             <span className="pl-hidden">{words.agent}</span>
             <select value={chosen?.name ?? ""} onChange={(e) => setAgent(e.target.value)}>
@@ -202,14 +202,14 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           </label>
         )}
         {themeButton("")}
-        {place.session && (
+        {route.session && (
           <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
             <Icon name="panel" />
           </button>
         )}
       </header>
       <div ref={drawer} className={menu ? "co-side co-side-open" : "co-side"}>
-        <SessionList sessions={sessions} q={q} setQ={setQ} current={place.session} go={visit} />
+        <SessionList sessions={sessions} q={q} setQ={setQ} current={route.session} go={visit} />
         <footer className="co-foot">
           <label>
             <span className="pl-hidden">{words.language}</span>
@@ -228,7 +228,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       <main id="conversation" className="co-main" tabIndex={-1}>
         <Conversation
           client={client}
-          session={place.session}
+          session={route.session}
           start={start}
           onStart={onStart}
           agent={chosen?.name ?? ""}
@@ -245,11 +245,11 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           {...(about.images ? {} : { loadImage: false as const })}
           panel={shownPanel}
           onPanel={changePanel}
-          inspect={place.seq}
+          inspect={route.seq}
           onPrompt={onPrompt}
           onStatus={onStatus}
           onError={onError}
-          hideHeader={!place.session}
+          hideHeader={!route.session}
           slots={{
             headerStart: menuButton("co-narrow"),
             headerEnd: current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />,

@@ -1,14 +1,14 @@
 import { useCallback, useEffect, useState } from "react";
 
 /** The route: a session or none, and the event that the inspector shows. */
-export interface Place {
+export interface Route {
   session: string | undefined;
   seq: number | undefined;
   /** The print view. */
   print: boolean;
 }
 
-function read(): Place {
+function read(): Route {
   const m = /^\/s\/([^/]+)$/.exec(location.pathname);
   const seq = /^#seq=(\d+)$/.exec(location.hash);
   return { session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print") };
@@ -16,8 +16,8 @@ function read(): Place {
 
 export const pathOf = (session: string | undefined): string => (session ? `/s/${encodeURIComponent(session)}` : "/");
 
-export function usePlace(): [Place, (session: string | undefined) => void] {
-  const [place, set] = useState(read);
+export function useRoute(): [Route, (session: string | undefined) => void] {
+  const [route, set] = useState(read);
   useEffect(() => {
     const again = () => set(read());
     addEventListener("popstate", again);
@@ -31,7 +31,7 @@ export function usePlace(): [Place, (session: string | undefined) => void] {
     if (pathOf(session) !== location.pathname || location.hash || location.search) history.pushState(null, "", pathOf(session));
     set(read());
   }, []);
-  return [place, go];
+  return [route, go];
 }
 
 /** A setting that is stored in the browser. */

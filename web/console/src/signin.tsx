@@ -8,7 +8,7 @@ export interface Me {
 }
 
 /** The signed-in person; undefined when the server requires a token. */
-export async function whoAmI(): Promise<Me | undefined> {
+export async function fetchMe(): Promise<Me | undefined> {
   const res = await fetch("/auth/session");
   if (res.status === 401) return undefined;
   if (!res.ok) throw new Error(`the server answered with status ${res.status}`);

@@ -1,7 +1,7 @@
 import { useRef } from "react";
 import type { ItemOf } from "@parley-hq/client";
 import { CodeBlock } from "../markdown/code.js";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
@@ -75,7 +75,7 @@ function Picture({ url, title }: { url: string; title: string }) {
 /** An HTML artifact in a sandbox without scripts, requests or an origin. */
 function Page({ path, title, keep }: { path: string; title: string; keep: string }) {
   const { texts, store, pageURL } = useShared();
-  const [open, setOpen] = useKept(`page ${keep}`, false);
+  const [open, setOpen] = useRowState(`page ${keep}`, false);
   if (!pageURL) return null;
   return open ? (
     <>

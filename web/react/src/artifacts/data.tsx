@@ -1,6 +1,6 @@
 import { useEffect, useState } from "react";
 import type { ItemOf } from "@parley-hq/client";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
 import { Chart, readChart } from "./chart.js";
@@ -13,7 +13,7 @@ const SpecChart = lazyPart(() => import("./vega.js").then((m) => m.SpecChart), <
 export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | undefined }) {
   const { texts, client, store } = useShared();
   const a = item.artifact;
-  const [asData, setAsData] = useKept(`data ${item.id}`, false);
+  const [asData, setAsData] = useRowState(`data ${item.id}`, false);
   const [data, setData] = useState<unknown>(a.data);
   const [failed, setFailed] = useState<string>();
   useEffect(() => {
@@ -49,7 +49,7 @@ export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | un
 /** A chart by specification, or its data; a specification that loads data is shown as JSON. */
 function SpecView({ spec, title, keep }: { spec: Spec; title: string; keep: string }) {
   const { texts } = useShared();
-  const [asData, setAsData] = useKept(`data ${keep}`, false);
+  const [asData, setAsData] = useRowState(`data ${keep}`, false);
   if (fetches(spec))
     return (
       <>

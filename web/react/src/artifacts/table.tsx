@@ -1,6 +1,6 @@
 import { useMemo } from "react";
 import { VList } from "virtua";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
 export interface Table {
@@ -29,8 +29,8 @@ const virtualFrom = 100;
 
 export function DataTable({ table, keep }: { table: Table; keep: string }) {
   const { texts } = useShared();
-  const [all, setAll] = useKept(`all ${keep}`, false);
-  const [sort, setSort] = useKept<{ column: number; down: boolean } | undefined>(`sort ${keep}`, undefined);
+  const [all, setAll] = useRowState(`all ${keep}`, false);
+  const [sort, setSort] = useRowState<{ column: number; down: boolean } | undefined>(`sort ${keep}`, undefined);
   const rows = useMemo(() => {
     if (!sort) return table.rows;
     const by = (r: unknown[]) => r[sort.column];

@@ -12,7 +12,7 @@ import { Banner } from "./banner.js";
 import { Header } from "./header.js";
 import type { PanelName } from "./panel.js";
 import type { ConversationProps } from "./props.js";
-import { Loading, Unopened } from "./start.js";
+import { Loading, OpenError } from "./start.js";
 import { PanelStrip, PromptStrip } from "./strips.js";
 
 const SearchBar = lazyPart(() => import("./search.js").then((m) => m.SearchBar), null);
@@ -107,7 +107,7 @@ export function SessionView({ store, props: p, texts, empty, composer, inner, ta
     return () => clearTimeout(timer);
   }, []);
 
-  if (connection.state === "ended" && !record) return <Unopened texts={texts} error={connection.error} />;
+  if (connection.state === "ended" && !record) return <OpenError texts={texts} error={connection.error} />;
   return (
     <SharedProvider value={shared}>
       <div className="pl-body">

@@ -40,7 +40,7 @@ export function Loading({ texts }: { texts: Texts }) {
 }
 
 /** The error view of a session that cannot be opened. */
-export function Unopened({ texts, error }: { texts: Texts; error: ParleyError | undefined }) {
+export function OpenError({ texts, error }: { texts: Texts; error: ParleyError | undefined }) {
   const why =
     error?.code === "not_found" || error?.code === "denied" ? texts.notFound : error?.code === "gone" ? texts.gone : error?.code === "unauthenticated" ? texts.signInAgain : texts.cannotOpen;
   return (

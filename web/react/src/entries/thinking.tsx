@@ -1,12 +1,12 @@
 import type { ItemOf } from "@parley-hq/client";
 import { Markdown } from "../markdown/markdown.js";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
 /** Reasoning: one line that can be expanded. */
 export function Thinking({ item }: { item: ItemOf<"thinking"> }) {
   const { texts } = useShared();
-  const [open, setOpen] = useKept(`thinking ${item.id}`, false);
+  const [open, setOpen] = useRowState(`thinking ${item.id}`, false);
   const text = item.text.text;
   const live = Boolean(item.open);
   const line = live ? lastLine(text) : "";
@@ -15,7 +15,7 @@ export function Thinking({ item }: { item: ItemOf<"thinking"> }) {
       <summary>
         <Icon name="chevron" size={14} />
         <span className="pl-think-label">{live ? texts.thinking : texts.thought("")}</span>
-        {live && !open && <span className="pl-gist">{line}</span>}
+        {live && !open && <span className="pl-summary">{line}</span>}
       </summary>
       {open && (
         <div className="pl-think-body">

@@ -1,9 +1,9 @@
 import { memo, useCallback, useRef, useSyncExternalStore } from "react";
 import type { ItemOf } from "@parley-hq/client";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { useDrawn, useItem } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
-import { Value, gist } from "../shared/json.js";
+import { Value, paramsSummary } from "../shared/json.js";
 
 const icons: Record<string, IconName> = { running: "ring", ok: "check", error: "cross", denied: "dash", unknown: "warn" };
 
@@ -11,7 +11,7 @@ const icons: Record<string, IconName> = { running: "ring", ok: "check", error: "
 export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
   const { store, texts, renderers } = useShared();
   const item = useItem(store, id);
-  const [open, setOpen] = useKept(`tool ${id}`, false);
+  const [open, setOpen] = useRowState(`tool ${id}`, false);
   if (item?.kind !== "tool") return null;
   const t = item.tool;
   const own = t.tool ? renderers.tool?.[t.tool]?.(t, item) : undefined;
@@ -22,8 +22,8 @@ export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
       <summary>
         <Icon name="chevron" size={14} />
         <span className="pl-tool-name">{t.tool || t.batch_id || t.call_id}</span>
-        <span className="pl-gist" dir="auto">
-          {t.status === "error" ? t.error?.split("\n", 1)[0] : p && t.status === "running" ? (p.message ?? gist(t.params)) : gist(t.params)}
+        <span className="pl-summary" dir="auto">
+          {t.status === "error" ? t.error?.split("\n", 1)[0] : p && t.status === "running" ? (p.message ?? paramsSummary(t.params)) : paramsSummary(t.params)}
         </span>
         {p && t.status === "running" && p.total ? <progress className="pl-progress" max={p.total} value={p.done} aria-label={texts.progress} /> : null}
         <span className={`pl-state pl-state-${t.status}`}>
@@ -69,7 +69,7 @@ function Elapsed({ item }: { item: ItemOf<"tool"> }) {
 /** Several adjacent calls, collapsed into one line with their counts. */
 export const ToolGroup = memo(function ToolGroup({ ids }: { ids: string[] }) {
   const { store, texts } = useShared();
-  const [open, setOpen] = useKept(`group ${ids[0]}`, false);
+  const [open, setOpen] = useRowState(`group ${ids[0]}`, false);
   const counts = useSyncExternalStore(
     useCallback(
       (f) => {
@@ -94,7 +94,7 @@ export const ToolGroup = memo(function ToolGroup({ ids }: { ids: string[] }) {
       <summary>
         <Icon name="chevron" size={14} />
         <span className="pl-tool-count">{texts.tools(ids.length)}</span>
-        <span className="pl-gist" />
+        <span className="pl-summary" />
         {parts.map(([n, s]) => (
           <span key={s} className={`pl-state pl-state-${s}`}>
             <Icon name={icons[s] ?? "ring"} size={14} />

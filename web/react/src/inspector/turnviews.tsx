@@ -16,7 +16,7 @@ function useCollected(types: readonly string[]): Collected {
 }
 
 /** The placeholder of a table that is loading or empty. */
-function Unready({ of, empty }: { of: Collected; empty: string }): ReactNode {
+function Placeholder({ of, empty }: { of: Collected; empty: string }): ReactNode {
   const { texts } = useShared();
   return (
     <p className={of.fault ? "pl-panel-empty pl-bad" : "pl-panel-empty"} role="status">
@@ -30,7 +30,7 @@ export function TokensView({ pick }: { pick: (seq: number) => void }) {
   const { texts } = useShared();
   const all = useCollected(tokenTypes);
   const rows = useMemo(() => turnsOf(all.events).filter((r) => r.models.length > 0 || Object.keys(r.usage).length > 0), [all.events]);
-  if (rows.length === 0) return <Unready of={all} empty={texts.noTokens} />;
+  if (rows.length === 0) return <Placeholder of={all} empty={texts.noTokens} />;
   const total = rows.reduce<Usage>((u, r) => addUsage(u, r.usage), {});
   const columns = [
     [texts.tokensIn, "input_tokens"], [texts.tokensOut, "output_tokens"], [texts.tokensCached, "cache_read_input_tokens"], [texts.tokensReasoning, "reasoning_tokens"],
@@ -92,7 +92,7 @@ export function TraceView({ pick, traceURL }: { pick: (seq: number) => void; tra
   const spans = useMemo(() => (turn ? spansOf(all.events, turn) : []), [all.events, turn]);
   const running = spans.some((s) => s.to === undefined);
   const now = useEverySecond(() => (running ? Math.floor(store.serverNow()) : 0), running);
-  if (!turn) return <Unready of={all} empty={texts.noTurns} />;
+  if (!turn) return <Placeholder of={all} empty={texts.noTurns} />;
   const end = Math.max(...spans.map((s) => s.to ?? now), turn.at + 1);
   const titleOf = (t: TurnRow) => [`#${t.seq}`, texts.moment(t.at), t.workstream ? workstreamName(shared, t.workstream) : "", t.outcome ? (texts.outcomes[t.outcome] ?? t.outcome) : texts.toolStatus.running].filter(Boolean).join(" · ");
   return (

@@ -1,6 +1,6 @@
 import { useEffect, useId, useRef } from "react";
 import type { AgentApprovalRequest, ApprovalCall, Decision } from "@parley-hq/client";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 import { pretty } from "../shared/json.js";
 import type { FormProps } from "./prompt.js";
@@ -18,7 +18,7 @@ interface Draft {
 /** The form of an approval prompt; a person can edit the arguments of its calls. */
 export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) {
   const { texts } = useShared();
-  const [draft, setDraft] = useKept<Draft>(`approval ${p.id}`, { edited: {}, denying: false, reason: "", fault: "" });
+  const [draft, setDraft] = useRowState<Draft>(`approval ${p.id}`, { edited: {}, denying: false, reason: "", fault: "" });
   const fid = useId();
   const change = (d: Partial<Draft>) => setDraft({ ...draft, fault: "", ...d });
 
@@ -112,7 +112,7 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
 
 function Call(p: { call: ApprovalCall; text: string | undefined; disabled: boolean; onEdit: (text: string) => void }) {
   const { texts } = useShared();
-  const [revealed, reveal] = useKept(`reveal ${p.call.call_id}`, false);
+  const [revealed, reveal] = useRowState(`reveal ${p.call.call_id}`, false);
   const { tool, params, risk } = p.call;
   const pairs = params && typeof params === "object" && !Array.isArray(params) ? Object.entries(params as Record<string, unknown>) : undefined;
   const hidden = pairs?.some(([k]) => secret.test(k)) ?? false;

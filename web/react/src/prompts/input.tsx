@@ -1,7 +1,7 @@
 import { useId, useState, type FormEvent } from "react";
 import type { AgentInputRequest, Option } from "@parley-hq/client";
 import { hostOf, safeHref } from "../markdown/markdown.js";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 import type { FormProps } from "./prompt.js";
 
@@ -52,7 +52,7 @@ function Buttons(p: FormProps & { required: boolean; empty: () => void }) {
 
 function TextInput(p: FormProps & { input: AgentInputRequest }) {
   const { texts } = useShared();
-  const [text, setText] = useKept(`draft ${p.id}`, "");
+  const [text, setText] = useRowState(`draft ${p.id}`, "");
   const [fault, setFault] = useState<string>();
   const fid = useId();
   const required = p.input.required !== false;
@@ -108,7 +108,7 @@ function Binary(p: FormProps & { input: AgentInputRequest }) {
 
 function Choices(p: FormProps & { input: AgentInputRequest; many: boolean }) {
   const { texts } = useShared();
-  const [chosen, setChosen] = useKept<string[]>(`chosen ${p.id}`, []);
+  const [chosen, setChosen] = useRowState<string[]>(`chosen ${p.id}`, []);
   const [filter, setFilter] = useState("");
   const [fault, setFault] = useState<string>();
   const fid = useId();
@@ -165,7 +165,7 @@ function Choices(p: FormProps & { input: AgentInputRequest; many: boolean }) {
 
 function Dropdown(p: FormProps & { input: AgentInputRequest }) {
   const { texts } = useShared();
-  const [value, setValue] = useKept(`chosen ${p.id}`, "");
+  const [value, setValue] = useRowState(`chosen ${p.id}`, "");
   const [fault, setFault] = useState<string>();
   const fid = useId();
   const required = p.input.required !== false;

@@ -1,6 +1,6 @@
 import { useId, useState } from "react";
 import type { AgentPermissionRequest } from "@parley-hq/client";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 import { pretty } from "../shared/json.js";
 import type { FormProps } from "./prompt.js";
@@ -11,8 +11,8 @@ const durations = ["once", "session", "always"];
 export function PermissionForm(p: FormProps & { permission: AgentPermissionRequest }) {
   const { texts } = useShared();
   const { scopes, justification, requested_tool, requested_args } = p.permission;
-  const [chosen, setChosen] = useKept<string[]>(`scopes ${p.id}`, scopes);
-  const [duration, setDuration] = useKept(`duration ${p.id}`, "once");
+  const [chosen, setChosen] = useRowState<string[]>(`scopes ${p.id}`, scopes);
+  const [duration, setDuration] = useRowState(`duration ${p.id}`, "once");
   const [fault, setFault] = useState<string>();
   const fid = useId();
   const bad = fault ?? p.error;

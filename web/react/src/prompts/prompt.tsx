@@ -1,7 +1,7 @@
 import { useEffect, useRef, type ReactNode, useCallback, type RefObject } from "react";
 import { ParleyError, type Answer, type ItemOf, type PromptItem } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
-import { workstreamName, useKept, useShared, type Shared } from "../shared/context.js";
+import { workstreamName, useRowState, useShared, type Shared } from "../shared/context.js";
 import { useConnection, useEverySecond } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { pretty } from "../shared/json.js";
@@ -23,10 +23,10 @@ export interface FormProps {
 export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
   const { texts, answer, me } = useShared();
   const p = item.prompt;
-  const [sending, setSending] = useKept(`sending ${p.request_id}`, false);
-  const [error, setError] = useKept<string | undefined>(`error ${p.request_id}`, undefined);
+  const [sending, setSending] = useRowState(`sending ${p.request_id}`, false);
+  const [error, setError] = useRowState<string | undefined>(`error ${p.request_id}`, undefined);
   // An answer may be refused after the prompt was closed here.
-  const [lost, setLost] = useKept<string | undefined>(`lost ${p.request_id}`, undefined);
+  const [lost, setLost] = useRowState<string | undefined>(`lost ${p.request_id}`, undefined);
   const send = (a: Answer) => {
     setSending(true);
     setError(undefined);
@@ -148,7 +148,7 @@ function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | un
   const shared = useShared();
   const { texts, answeredHere, me, memory } = shared;
   const p = item.prompt;
-  const [open, setOpen] = useKept(`ended ${p.request_id}`, false);
+  const [open, setOpen] = useRowState(`ended ${p.request_id}`, false);
   const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
   // Explain a prompt that was open here and was answered in another window.
   const elsewhere = mine && !answeredHere.has(p.request_id) && memory.has(`seen ${p.request_id}`);

@@ -75,7 +75,7 @@ export function useShared(): Shared {
 }
 
 /** State that survives the unmounting of its row: a virtual list unmounts rows that are scrolled out of view. */
-export function useKept<T>(key: string, initial: T): [T, (v: T) => void] {
+export function useRowState<T>(key: string, initial: T): [T, (v: T) => void] {
   const { memory } = useShared();
   const [value, set] = useState<T>(() => (memory.has(key) ? (memory.get(key) as T) : initial));
   return [

@@ -1,6 +1,6 @@
 import { memo } from "react";
 import { CopyButton } from "../markdown/code.js";
-import { useKept, useShared } from "./context.js";
+import { useRowState, useShared } from "./context.js";
 
 export const pretty = (v: unknown): string => (typeof v === "string" ? v : (JSON.stringify(v, null, 2) ?? ""));
 
@@ -9,7 +9,7 @@ const maxLines = 200;
 /** A value as indented JSON; a long value is truncated until a person expands it. */
 export const Value = memo(function Value({ value, label, keep }: { value: unknown; label: string; keep: string }) {
   const { texts } = useShared();
-  const [all, setAll] = useKept(`value ${keep}`, false);
+  const [all, setAll] = useRowState(`value ${keep}`, false);
   const text = pretty(value);
   let shown = text;
   if (!all) {
@@ -36,17 +36,17 @@ export const Value = memo(function Value({ value, label, keep }: { value: unknow
 });
 
 /** The arguments of a call in one short line. */
-export function gist(params: unknown): string {
+export function paramsSummary(params: unknown): string {
   if (params === undefined || params === null) return "";
   if (typeof params !== "object") return String(params);
-  if (Array.isArray(params)) return params.map(brief).join(", ").slice(0, 160);
+  if (Array.isArray(params)) return params.map(shortValue).join(", ").slice(0, 160);
   return Object.entries(params as Record<string, unknown>)
-    .map(([k, v]) => `${k} ${brief(v)}`)
+    .map(([k, v]) => `${k} ${shortValue(v)}`)
     .join(" · ")
     .slice(0, 160);
 }
 
-function brief(v: unknown): string {
+function shortValue(v: unknown): string {
   if (typeof v === "string") return v.length > 60 ? `${v.slice(0, 59)}…` : v;
   if (v === null || typeof v !== "object") return String(v);
   const s = JSON.stringify(v);

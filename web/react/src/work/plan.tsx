@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "react";
 import type { ItemOf, Task } from "@parley-hq/client";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
 
@@ -56,7 +56,7 @@ export const tasksDone = (tasks: Task[]): number => tasks.filter((t) => t.status
 
 export function PlanEntry({ item }: { item: ItemOf<"plan"> }) {
   const { texts } = useShared();
-  const [open, setOpen] = useKept(`plan ${item.id}`, false);
+  const [open, setOpen] = useRowState(`plan ${item.id}`, false);
   const { tasks, comment, revision } = item.plan;
   const active = tasks.find((t) => t.status === "in_progress");
   return (
@@ -64,7 +64,7 @@ export function PlanEntry({ item }: { item: ItemOf<"plan"> }) {
       <summary>
         <Icon name="chevron" size={14} />
         <span className="pl-tool-name">{texts.plan}</span>
-        <span className="pl-gist">{active?.title ?? ""}</span>
+        <span className="pl-summary">{active?.title ?? ""}</span>
         <span className="pl-state">{texts.planProgress(tasksDone(tasks), tasks.length)}</span>
       </summary>
       {open && (

@@ -1,7 +1,7 @@
 import { useEffect, useState } from "react";
 import type { AgentPlan, Event, Task } from "@parley-hq/client";
 import { itemAt } from "../entries/itemat.js";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { usePlan } from "../shared/hooks.js";
 import { Tasks, tasksDone } from "./plan.js";
 
@@ -9,7 +9,7 @@ import { Tasks, tasksDone } from "./plan.js";
 export function PlanPanel() {
   const { client, store, texts, scrollTo } = useShared();
   const plan = usePlan(store);
-  const [history, setHistory] = useKept("plan history", false);
+  const [history, setHistory] = useRowState("plan history", false);
   if (!plan || plan.tasks.length === 0) return <p className="pl-panel-empty">{texts.noPlan}</p>;
   const done = tasksDone(plan.tasks);
   const go = async (task: Task) => {

@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import type { Workstream } from "@parley-hq/client";
 import { clock, plain } from "../i18n/formats.js";
-import { workstreamColour, useKept, useShared } from "../shared/context.js";
+import { workstreamColour, useRowState, useShared } from "../shared/context.js";
 import { useDrawn, useWorkstreams } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { SteeringMenu, useSteering } from "./steering.js";
@@ -21,8 +21,8 @@ export function WorkPanel({ workstream, setWorkstream }: { workstream: string | 
   const shared = useShared();
   const { store, texts } = shared;
   const all = useWorkstreams(store);
-  const [asTable, setAsTable] = useKept("work as table", false);
-  const [ended, setEnded] = useKept("work ended", false);
+  const [asTable, setAsTable] = useRowState("work as table", false);
+  const [ended, setEnded] = useRowState("work ended", false);
   const [timeline, setTimeline] = useState(false);
   if (all.length === 0) return <p className="pl-panel-empty">{texts.noWork}</p>;
   const active = all.filter((w) => !w.ended_at);

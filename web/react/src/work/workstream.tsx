@@ -3,7 +3,7 @@ import type { ItemOf, Workstream } from "@parley-hq/client";
 import { clock, plain } from "../i18n/formats.js";
 import type { Texts } from "../i18n/texts.js";
 import { Markdown } from "../markdown/markdown.js";
-import { useKept, useShared } from "../shared/context.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { useDrawn } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
 
@@ -11,7 +11,7 @@ const workIcons: Record<string, IconName> = { running: "ring", canceling: "stop"
 
 /** The entry of a workstream: its task, later its summary. */
 export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
-  const [open, setOpen] = useKept(`work ${item.id}`, false);
+  const [open, setOpen] = useRowState(`work ${item.id}`, false);
   const w = item.workstream;
   const { client, store } = useShared();
   const body = w.summary || w.error || w.reason || w.message;
@@ -20,7 +20,7 @@ export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
       <summary>
         <Icon name="chevron" size={14} />
         <span className="pl-tool-name">{w.name || w.id}</span>
-        <span className="pl-gist" dir="auto">
+        <span className="pl-summary" dir="auto">
           {plain((w.state === "running" ? w.task : (w.summary ?? w.error ?? w.task)) ?? "")}
         </span>
         <WorkState work={w} />
