@@ -58,8 +58,8 @@ type SSEOptions struct {
 	Gzip         bool          // compress when the client accepts gzip; then see Stream.Coding
 	Zstd         bool          // the same with zstd, for clients that prefer it to gzip
 
-	// MarkBreaks is for protocols whose clients take a proper end for success. Clients of Node.js take a broken body for a
-	// complete one when the response says "Connection: close"; they are told not to use the connection again in another way.
+	// MarkBreaks is for protocols whose clients take a proper end for success: a stream that ends early is an error for every
+	// client. fetch of Node.js takes a body that is cut for a complete one when the response says "Connection: close".
 	MarkBreaks bool
 }
 
@@ -82,11 +82,14 @@ type Stream struct {
 	w       http.ResponseWriter // HTTP/2 and writers that cannot be taken over; else nil
 	head    []byte              // response head, sent with the first write
 	chunked bool
-	coding  string      // Gzip, Zstd or ""
-	sum     checksum    // of what was sent, for the gzip trailer
-	vec     net.Buffers // vec, parts and room are for one vectored write
-	parts   [3][]byte
-	room    [18]byte
+	coding  string // Gzip, Zstd or ""
+
+	markBreaks bool // see SSEOptions
+
+	sum   checksum    // of what was sent, for the gzip trailer
+	vec   net.Buffers // vec, parts and room are for one vectored write
+	parts [3][]byte
+	room  [18]byte
 }
 
 // maxPeerBytes is how many bytes a client may send after its request before the stream
@@ -180,13 +183,19 @@ func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header, markBreaks 
 	h.Set("Connection", "close")
 	if s.chunked {
 		h.Set("Transfer-Encoding", "chunked")
-		if markBreaks {
+		if s.markBreaks = markBreaks; markBreaks && fromNode(r.UserAgent()) {
+			// Node.js does not use such a connection again either. Others would, and fail because it is closed.
 			h.Set("Connection", "keep-alive")
 			h.Set("Keep-Alive", "timeout=1")
 		}
 	}
 	h.Del("Content-Length")
 	s.head = responseHead(http.StatusOK, h)
+}
+
+// fromNode reports whether a request comes from fetch of Node.js.
+func fromNode(userAgent string) bool {
+	return userAgent == "node" || userAgent == "undici" || strings.HasPrefix(userAgent, "Node.js/")
 }
 
 // run calls fn and ends the stream.

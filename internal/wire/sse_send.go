@@ -112,6 +112,11 @@ func (s *Stream) finish(err error) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	if err != nil || s.closed {
+		if s.markBreaks && !s.closed {
+			// No client takes a body with a malformed chunk for a complete one.
+			_ = s.conn.SetWriteDeadline(time.Now().Add(time.Second))
+			_, _ = s.conn.Write([]byte("broken\r\n"))
+		}
 		s.closed = true
 		return err
 	}

@@ -303,7 +303,7 @@ func (d *Dialect) threadState(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	state := emptyObject
-	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentSent, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
+	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentPrompts, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
 		if err != nil {
 			return nil, err
 		}

@@ -17,11 +17,12 @@ type form struct {
 
 // frame is an event of a run, as JSON.
 type frame struct {
-	run   chat.Seq // the event that begins the run
-	n     int      // the number of the frame in the run; 0 for frames that are not part of the log
-	start bool     // it is RUN_STARTED
-	end   bool     // it is the last frame of the run
-	data  []byte
+	run     chat.Seq // the event that begins the run
+	trigger chat.Seq // the message that it answers, 0 when there is none
+	n       int      // the number of the frame in the run; 0 for frames that are not part of the log
+	start   bool     // it is RUN_STARTED
+	end     bool     // it is the last frame of the run
+	data    []byte
 }
 
 // id is what a client resumes after.
@@ -75,6 +76,7 @@ type encoder struct {
 type run struct {
 	seq       chat.Seq // of the event that begins it
 	id        string
+	trigger   chat.Seq
 	n         int
 	subagents map[string]bool // that were started in it; true while open
 	usage     []tokens
@@ -277,6 +279,7 @@ func (x *encoder) begin(seq chat.Seq, id string, trigger *chat.Event) {
 		ev.Version = "1.0"
 	}
 	if trigger != nil {
+		x.run.trigger = trigger.Seq
 		ev.Input = &runInput{
 			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: []message{userMessage(trigger)}, Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
 		}
@@ -296,7 +299,7 @@ var emptyObject = json.RawMessage("{}")
 func (x *encoder) emit(ev event) {
 	ev.Time = int64(x.at) / 1000
 	x.run.n++
-	x.out = append(x.out, frame{run: x.run.seq, n: x.run.n, data: marshal(ev)})
+	x.out = append(x.out, frame{run: x.run.seq, trigger: x.run.trigger, n: x.run.n, data: marshal(ev)})
 }
 
 func marshal(ev event) []byte {

@@ -29,6 +29,7 @@ type target struct {
 	exact   bool        // the run begins with the event from
 	skip    int         // frames of the run that the client has
 	rest    bool        // all runs until the turn ends
+	then    chat.Seq    // after it also the run that answers this message
 	extra   []event     // shown after the first frame; not part of the log
 }
 
@@ -137,7 +138,7 @@ func (v *view) add(out, frames []frame) ([]frame, error) {
 		if t.exact && f.run != t.from {
 			return out, errNoRun(strconv.FormatUint(uint64(t.from), 10))
 		}
-		if !v.begun && !t.whole && !t.rest {
+		if !v.begun && !t.whole && !t.rest && t.then == 0 {
 			t.from, t.exact = f.run, true // later runs are not shown
 		}
 		v.begun = true
@@ -151,7 +152,7 @@ func (v *view) add(out, frames []frame) ([]frame, error) {
 			t.extra = nil
 		}
 		if f.end && !t.whole && !t.rest {
-			v.done = true
+			v.done = t.then == 0 || f.trigger == t.then
 		}
 	}
 	return out, nil

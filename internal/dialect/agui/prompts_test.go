@@ -241,3 +241,16 @@ func TestWorkstreamAsks(t *testing.T) {
 		t.Error(problem)
 	}
 }
+
+func TestMessageWithAnAnswerIsAnsweredAfterIt(t *testing.T) {
+	s := newTestServer(t, setup{})
+	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
+	b := resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio", "u2 and more")
+	frames := s.run(b)
+	if got := said(frames); got != "You answered: smsYou said: and more" {
+		t.Errorf("got %q", got)
+	}
+	if again := s.run(b); said(again) != "You answered: sms" || s.count("th", chat.UserMessage{}) != 2 {
+		t.Errorf("again: %q, %d messages", said(again), s.count("th", chat.UserMessage{}))
+	}
+}

@@ -246,3 +246,23 @@ func TestUsageIsPartOfTheEnd(t *testing.T) {
 		t.Errorf("got %s", e.json)
 	}
 }
+
+// Pages know messages of other clients by the ids that they got. They send them back in their history.
+func TestMessageOfAnotherClientIsNotAskedAgain(t *testing.T) {
+	s := newTestServer(t, setup{})
+	s.run(body("th", "r1", "u1 hello"))
+	if _, err := s.Sessions.Append(t.Context(), chat.Trusted, "th", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "from the console"})}); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("th", chat.TurnCompleted{}.Type(), 2)
+	var id string
+	for _, f := range s.stream("/ag-ui/demo?connect=1", body("th", "c")) {
+		if f.Type == "RUN_STARTED" {
+			id = f.Input.Messages[0].ID
+		}
+	}
+	frames := s.run(body("th", "r3", id+" from the console"))
+	if said(frames) != "You said: from the console" || s.count("th", chat.UserMessage{}) != 2 {
+		t.Errorf("%q, %d messages", said(frames), s.count("th", chat.UserMessage{}))
+	}
+}

@@ -57,6 +57,9 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 	}
 	if len(in.Resume) > 0 || len(results) > 0 {
 		done, err := d.answer(ctx, t, st, in, results)
+		if err == nil && done && user != nil {
+			err = d.sayNext(ctx, t, user.ID, draft, attachments)
+		}
 		if done || err != nil {
 			return t, err
 		}
@@ -64,12 +67,12 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 	if user == nil {
 		return t, d.again(ctx, t, st, in)
 	}
-	return t, d.say(ctx, t, st, in, draft, attachments)
+	return t, d.say(ctx, t, st, in, user.ID, draft, attachments)
 }
 
 // say stores the message, unless it is stored already, and shows the run that answers it.
-func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input, draft chat.Draft, attachments []file) error {
-	e, err := d.sent(ctx, t, draft.ClientID)
+func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input, id string, draft chat.Draft, attachments []file) error {
+	e, err := d.sent(ctx, t, id)
 	if err != nil {
 		return err
 	}
@@ -77,16 +80,7 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 		if p := d.waits(st); p != nil {
 			return d.reply(ctx, t, st, p, in, draft)
 		}
-		if err := d.storeFiles(ctx, t, attachments); err != nil {
-			return err
-		}
-		events, err := d.opt.Sessions.Append(ctx, t.caller, t.session, []chat.Draft{draft})
-		if err != nil {
-			e, err = d.reused(ctx, t, err)
-		} else {
-			e = &events[0]
-		}
-		if err != nil {
+		if e, err = d.store(ctx, t, draft, attachments); err != nil {
 			return err
 		}
 	}
@@ -116,7 +110,7 @@ func (d *Dialect) again(ctx context.Context, t *target, st *chat.State, in *inpu
 	if n == 0 || !more {
 		return d.attach(ctx, t, st)
 	}
-	e, err := d.sent(ctx, t, clientID(in.Messages[n-1].ID))
+	e, err := d.sent(ctx, t, in.Messages[n-1].ID)
 	if err != nil {
 		return err
 	}
@@ -129,32 +123,71 @@ func (d *Dialect) again(ctx context.Context, t *target, st *chat.State, in *inpu
 	return nil
 }
 
-// recentSent bounds the events that are searched for one that was sent before.
-const recentSent = 1000
+// sayNext stores a message that was sent together with answers, unless it is stored already. Its run is shown after the run that the
+// answers continue.
+func (d *Dialect) sayNext(ctx context.Context, t *target, id string, draft chat.Draft, attachments []file) error {
+	e, err := d.sent(ctx, t, id)
+	if err != nil || e != nil {
+		return err
+	}
+	before := t.from
+	if e, err = d.store(ctx, t, draft, attachments); err == nil && e.Seq > before {
+		t.then = e.Seq
+	}
+	return err
+}
 
-// sent returns the message with a client_id of the caller, nil when there is none among the newest.
-func (d *Dialect) sent(ctx context.Context, t *target, clientID string) (*chat.Event, error) {
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type()}}) {
-		if err != nil || e.ClientID == clientID && e.Actor.Same(t.caller.Actor) {
+// store stores a message. If its client_id is that of a stored message, it returns that one.
+func (d *Dialect) store(ctx context.Context, t *target, draft chat.Draft, attachments []file) (*chat.Event, error) {
+	if err := d.storeFiles(ctx, t, attachments); err != nil {
+		return nil, err
+	}
+	events, err := d.opt.Sessions.Append(ctx, t.caller, t.session, []chat.Draft{draft})
+	if err != nil {
+		return d.reused(ctx, t, err)
+	}
+	return &events[0], nil
+}
+
+// Bounds of the searches among the newest events. Older messages of the caller are found by their client_id when they are stored.
+const (
+	recentMessages = 50
+	recentPrompts  = 1000
+)
+
+// sent returns the message that pages know by an id: one of the newest, or one of another dialect. nil means that there is none.
+func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, error) {
+	if event, ok := chat.ParseID(chat.EventPrefix, id); ok {
+		sess, seq, err := d.opt.Sessions.ByID(ctx, t.caller, event)
+		if err == nil && sess.ID == t.session {
+			return d.event(ctx, t, seq)
+		}
+	}
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentMessages, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type()}}) {
+		if err != nil || messageID(&e) == id {
 			return &e, err
 		}
 	}
 	return nil, nil
 }
 
-// reused returns the stored message when an append failed because its client_id is that of a message beyond recentSent.
-func (d *Dialect) reused(ctx context.Context, t *target, cause error) (*chat.Event, error) {
-	public := chat.Public(cause)
-	seq, ok := public.Details["sequence"].(chat.Seq)
-	if public.Reason != chat.ClientIDReused || !ok {
-		return nil, cause
-	}
+func (d *Dialect) event(ctx context.Context, t *target, seq chat.Seq) (*chat.Event, error) {
 	fact, err := d.opt.Sessions.Event(ctx, t.caller, t.session, seq)
 	if err != nil {
 		return nil, err
 	}
 	e, err := fact.Event()
 	return &e, err
+}
+
+// reused returns the stored message when an append failed because its client_id was used before.
+func (d *Dialect) reused(ctx context.Context, t *target, cause error) (*chat.Event, error) {
+	public := chat.Public(cause)
+	seq, ok := public.Details["sequence"].(chat.Seq)
+	if public.Reason != chat.ClientIDReused || !ok {
+		return nil, cause
+	}
+	return d.event(ctx, t, seq)
 }
 
 func (d *Dialect) storeFiles(ctx context.Context, t *target, attachments []file) error {
@@ -311,7 +344,7 @@ func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, 
 	}
 	var out []closedPrompt
 	ends := map[string]chat.Event{}
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentSent, Desc: true, Types: primeTypes}) {
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentPrompts, Desc: true, Types: primeTypes}) {
 		if err != nil {
 			return nil, err
 		}
