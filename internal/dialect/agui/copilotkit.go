@@ -3,13 +3,13 @@ package agui
 import (
 	"cmp"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
-	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // runtimeInfo describes the server to CopilotKit.
@@ -270,29 +270,19 @@ func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	enc := newEncoder(form{}, thread)
-	enc.whole = true
 	list := []json.RawMessage{}
-	for batch, err := range turnlog.Follow(r.Context(), d.opt.Sessions, c, sess.ID, 0, 0) {
-		if err != nil {
-			return nil, err
+	_, err = d.folded(r.Context(), &target{caller: c, session: sess.ID, thread: thread}, func(_ *chat.Event, frames []frame) {
+		for _, f := range frames {
+			list = append(list, f.data)
 		}
-		for i := range batch.Entries {
-			s, err := stepOf(&batch.Entries[i])
-			if err != nil {
-				return nil, err
-			}
-			for _, f := range enc.take(s) {
-				list = append(list, f.data)
-			}
+		if extra := len(list) - maxThreadEvents; extra > maxThreadEvents {
+			list = slices.Clone(list[extra:])
 		}
-		if extra := len(list) - maxThreadEvents; extra > 0 {
-			list = list[extra:]
-		}
-		if batch.Live {
-			break
-		}
+	})
+	if err != nil {
+		return nil, err
 	}
+	list = list[max(0, len(list)-maxThreadEvents):]
 	return map[string]any{"events": list}, nil
 }
 

@@ -387,40 +387,6 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// open starts the subagent of a workstream if that has not happened in this run. It returns the tag for its events.
-func (x *encoder) open(line string) string {
-	if _, started := x.run.subagents[line]; line == "" || started {
-		return line
-	}
-	ev := event{Type: "SUBAGENT_STARTED", Subagent: line, Name: line}
-	x.run.subagents[line] = true // before the parent's, so that no loop of parents is followed
-	if w := x.work[line]; w != nil {
-		if w.name != "" {
-			ev.Name = w.name
-		}
-		ev.About = w.task
-		if w.parent != "" && w.parent != line && x.work[w.parent] != nil && !x.isAncestor(line, w.parent) {
-			ev.Parent = x.open(w.parent)
-		}
-	}
-	x.emit(ev)
-	return line
-}
-
-// isAncestor reports whether line is launched below itself, which only a damaged log has.
-func (x *encoder) isAncestor(line, of string) bool {
-	for range x.work {
-		w := x.work[of]
-		if w == nil || w.parent == "" {
-			return false
-		}
-		if of = w.parent; of == line {
-			return true
-		}
-	}
-	return true
-}
-
 // messageIDOf is the id of a message in a block. Two workstreams may use the same id of a block.
 func messageIDOf(line string, b chat.BlockID, e *chat.Event) string {
 	id := string(b)

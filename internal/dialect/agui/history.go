@@ -175,8 +175,10 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 	if err != nil {
 		return nil, err
 	}
-	enc, err := d.folded(ctx, &target{caller: c, session: sess.ID, thread: thread, form: form{tanstack: true}}, func(e *chat.Event) {
-		out.Messages = appendUI(out.Messages, e)
+	enc, err := d.folded(ctx, &target{caller: c, session: sess.ID, thread: thread, form: form{tanstack: true}}, func(e *chat.Event, _ []frame) {
+		if e != nil && e.Workstream == mainLine {
+			out.Messages = appendUI(out.Messages, e)
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -208,8 +210,8 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 	return out, nil
 }
 
-// folded is the encoder after all entries that are stored now. each is called with every event of the main line.
-func (d *Dialect) folded(ctx context.Context, t *target, each func(*chat.Event)) (*encoder, error) {
+// folded is the encoder after all entries that are stored now. each is called with every event, nil for a piece, and its frames.
+func (d *Dialect) folded(ctx context.Context, t *target, each func(*chat.Event, []frame)) (*encoder, error) {
 	enc := newEncoder(t.form, t.thread)
 	enc.whole = true
 	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, t.caller, t.session, 0, 0) {
@@ -221,10 +223,7 @@ func (d *Dialect) folded(ctx context.Context, t *target, each func(*chat.Event))
 			if err != nil {
 				return nil, err
 			}
-			enc.take(s)
-			if s.event != nil && s.event.Workstream == mainLine {
-				each(s.event)
-			}
+			each(s.event, enc.take(s))
 		}
 		if batch.Live {
 			break

@@ -244,32 +244,6 @@ func (x *encoder) steered(b chat.TurnInput) {
 	}
 }
 
-// endWork ends the subagent of a workstream. A subagent ends once in a run.
-func (x *encoder) endWork(id string, ev event) {
-	x.open(id)
-	if !x.run.subagents[id] {
-		return
-	}
-	for _, key := range sortedKeys(x.blocks) {
-		if b := x.blocks[key]; b.line == id {
-			x.closeBlock(b)
-		}
-	}
-	x.run.subagents[id] = false
-	ev.Subagent = id
-	x.emit(ev)
-}
-
-func workResult(b chat.WorkstreamCompleted) json.RawMessage {
-	if len(b.Result) > 0 && string(b.Result) != "null" {
-		return b.Result
-	}
-	if b.Summary == "" {
-		return nil
-	}
-	return quote(b.Summary)
-}
-
 // unknown shows the state that an agent behind AG-UI has, and events of types that only the agent and its page know.
 func (x *encoder) unknown(line string, b chat.Unknown) {
 	switch b.Name {
