@@ -79,6 +79,8 @@ func (s *sharedSession) decide(dialect string, q question, yes bool) {
 			payload = fmt.Sprintf(`{"approved":%t}`, yes)
 		}
 		s.post("/ag-ui/default", aguiAnswer(q, payload))
+	case "aisdk":
+		s.post("/api/chat", aisdkAnswer(q, yes))
 	case "x1":
 		if r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(word)+`}`); r.Error != nil {
 			s.t.Errorf("x1: %+v", r.Error)
@@ -107,7 +109,7 @@ func TestToolCallIsDecidedInEveryDialect(t *testing.T) {
 				if err != nil {
 					t.Fatal(what, err)
 				}
-				q := question{kind: "permission", request: field(t, string(e.Payload), "request_id")}
+				q := question{kind: "permission", request: field(t, string(e.Payload), "request_id"), turn: string(e.Turn)}
 				if kind == "once" {
 					q.kind, q.call = "approve", field(t, string(e.Payload), "calls.0.call_id")
 				}

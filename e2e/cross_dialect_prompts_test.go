@@ -16,6 +16,7 @@ type question struct {
 	request string
 	call    string // of an approval
 	parent  string // the id of the NeMo message that led to it
+	turn    string
 }
 
 // questions has for each kind of prompt the message that raises it, its event, and
@@ -75,6 +76,9 @@ func (s *sharedSession) answer(dialect string, q question, late bool) (refused s
 			payload = map[string]string{"radio": `{"value":"push"}`, "approve": `{"approved":false}`, "permission": `{"granted":[]}`}[q.kind]
 		}
 		return send("/ag-ui/default", aguiAnswer(q, payload), 200), true
+	case "aisdk":
+		yes := !late // another answer: the rest of the message says who was first
+		return send("/api/chat", aisdkAnswer(q, yes), 200), true
 	case "x1":
 		r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(yes)+`}`)
 		if late != (r.Error != nil) || late && (r.Error.Code != 409 || r.Error.Reason != chat.Conflict) {
@@ -120,7 +124,7 @@ func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 				if err != nil {
 					t.Fatal(what, err)
 				}
-				q := question{kind: want.kind, request: field(t, string(e.Payload), "request_id")}
+				q := question{kind: want.kind, request: field(t, string(e.Payload), "request_id"), turn: string(e.Turn)}
 				if want.kind == "approve" {
 					q.call = field(t, string(e.Payload), "calls.0.call_id")
 				}

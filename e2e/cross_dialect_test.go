@@ -20,7 +20,7 @@ func TestEveryDialectShowsTheSameMessages(t *testing.T) {
 	native, ctx := s.followNative(t)
 	var want, answers []string
 	// Each dialect sends twice, with different dialects before it.
-	order := append(slices.Clone(dialects), "x1", "agui", "letta", "vertesia", "nemo", "native")
+	order := append(slices.Clone(dialects), "x1", "aisdk", "agui", "letta", "vertesia", "nemo", "native")
 	for i, d := range order {
 		text := fmt.Sprintf("%d from %s: “ä”\n\"two\" lines", i, d)
 		s.sendMessage(d, text)
@@ -49,6 +49,7 @@ func TestEveryDialectShowsTheSameMessages(t *testing.T) {
 	compare(t, "vertesia's history", messagesInVertesia(s.vertesiaHistory()), want)
 	compare(t, "letta", s.lettaList(), want)
 	compare(t, "agui", s.aguiList(), want)
+	compare(t, "aisdk", s.aisdkList(), want)
 	waitFor(t, func() bool { return len(wire.list()) >= len(events) }, "x1 lacks events")
 	compare(t, "x1's events", messagesIn(wire.list()), want)
 	waitFor(t, func() bool { return len(s.archive()) >= len(events) }, "the archive lacks events")

@@ -17,7 +17,7 @@ import (
 )
 
 // dialects are the dialects in which a client can send a message.
-var dialects = []string{"native", "nemo", "vertesia", "letta", "x1", "agui"}
+var dialects = []string{"native", "nemo", "vertesia", "letta", "x1", "agui", "aisdk"}
 
 // line is one message of a conversation in a form that all dialects have in common.
 func line(who, text string) string { return who + ": " + text }
@@ -132,7 +132,10 @@ func (s *sharedSession) sendMessage(dialect, text string) {
 		s.post("/v1/conversations/"+s.id+"/messages", `{"messages":[{"role":"user","content":`+quoted(text)+`}],"streaming":true,"background":true}`)
 	case "agui":
 		// The answer is the stream of the run; post reads it to the end.
-		s.post("/ag-ui/default", aguiRun(`[{"id":`+quoted(fmt.Sprint("m-", time.Now().UnixNano()))+`,"role":"user","content":`+quoted(text)+`}]`, `[]`))
+		s.post("/ag-ui/default", aguiSend(s.id, text))
+	case "aisdk":
+		// The answer is the assistant's message; post reads it to the end.
+		s.post("/api/chat", aisdkSend(s.id, text))
 	case "x1":
 		if r := s.input("user.message", `{"text":`+quoted(text)+`}`); r.Error != nil {
 			s.t.Fatalf("x1 refuses %q: %+v", text, r.Error)
@@ -142,41 +145,6 @@ func (s *sharedSession) sendMessage(dialect, text string) {
 	default:
 		s.t.Fatalf("unknown dialect %q", dialect)
 	}
-}
-
-// aguiRun is the body of an AG-UI run in the shared session.
-func aguiRun(messages, resume string) string {
-	run := fmt.Sprint("r-", time.Now().UnixNano())
-	return `{"protocolVersion":"1.0","threadId":"shared","runId":"` + run + `","state":{},"messages":` + messages + `,"tools":[],"context":[],"resume":` + resume + `}`
-}
-
-// aguiAnswer answers a prompt in an AG-UI run.
-func aguiAnswer(q question, payload string) string {
-	id := q.request
-	if q.kind == "approve" {
-		id += "/" + q.call
-	}
-	return aguiRun(`[]`, `[{"interruptId":`+quoted(id)+`,"status":"resolved","payload":`+payload+`}]`)
-}
-
-// aguiList returns AG-UI's list of messages.
-func (s *sharedSession) aguiList() (list []string) {
-	s.t.Helper()
-	var all struct {
-		Messages []struct{ Role, Content string }
-	}
-	if err := json.Unmarshal([]byte(s.get("/api/copilotkit/threads/"+s.id+"/messages")), &all); err != nil {
-		s.t.Fatal(err)
-	}
-	for _, m := range all.Messages {
-		switch m.Role {
-		case "user":
-			list = append(list, line("user", m.Content))
-		case "assistant":
-			list = append(list, line("agent", m.Content))
-		}
-	}
-	return list
 }
 
 // input publishes on the session's input subject and waits for the reply.
