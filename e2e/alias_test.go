@@ -129,6 +129,7 @@ func TestAliasComesBeforeForeignSession(t *testing.T) {
 	p.must(call{method: "PUT", path: "/api/v1/agents/plan/artifacts/confidential-2.txt", token: alice, body: "x"})
 	p.must(call{method: "POST", path: "/v1/conversations/plan/messages", token: alice, body: `{"messages":[{"role":"user","content":"confidential letta"}],"streaming":false}`})
 	p.must(call{method: "POST", path: "/ag-ui/demo", token: alice, body: `{"threadId":"plan","runId":"r","messages":[{"id":"m","role":"user","content":"confidential agui"}],"tools":[],"context":[]}`})
+	p.must(call{method: "POST", path: "/api/chat", token: alice, body: `{"id":"plan","messages":[{"id":"m2","role":"user","parts":[{"type":"text","text":"confidential aisdk"}]}]}`})
 	var cred x1.Credential
 	if err := json.Unmarshal([]byte(p.must(call{method: "POST", path: "/parley/v1/sessions/plan/credentials", token: alice, body: `{}`})), &cred); err != nil || string(cred.Session) != own {
 		t.Errorf("the credential is for %q: %v", cred.Session, err)
@@ -143,7 +144,7 @@ func TestAliasComesBeforeForeignSession(t *testing.T) {
 		t.Errorf("a grant for bob's session: %s", got)
 	}
 	log := p.must(call{path: "/parley/v1/sessions/" + own + "/events?limit=1000", token: alice})
-	for _, text := range []string{"native", "socket", "nemo", "vertesia", "letta", "agui", "share"} {
+	for _, text := range []string{"native", "socket", "nemo", "vertesia", "letta", "agui", "aisdk", "share"} {
 		if !strings.Contains(log, "confidential "+text) {
 			t.Errorf("her session has nothing of %s", text)
 		}

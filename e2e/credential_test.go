@@ -245,6 +245,8 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 			stream("vertesia details", "GET", "/api/v1/agents/room/details/stream", "")
 			stream("letta", "POST", "/v1/conversations/busy/messages", `{"messages":[{"role":"user","content":"/sleep 600"}],"streaming":true,"background":true}`)
 			stream("agui", "POST", "/ag-ui/default", `{"threadId":"busy-agui","runId":"r","messages":[{"id":"m","role":"user","content":"/sleep 600"}],"tools":[],"context":[]}`)
+			stream("aisdk", "POST", "/api/chat", `{"id":"busy-aisdk","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"/sleep 600"}]}]}`)
+			socket("aisdk socket", "/api/chat", eve, `{"type":"resume","requestId":"r","id":"busy-aisdk","headers":{},"body":{}}`)
 			stream("nemo", "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"/sleep 600"}],"stream":true}`)
 			socket("native socket", "/parley/v1/ws", eve, `{"op":"watch","id":1,"session_id":"room","after":"0"}`)
 			socket("worker", "/parley/v1/agents/eve/work", eve, `{"op":"ready","slots":1}`)

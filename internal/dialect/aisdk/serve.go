@@ -140,7 +140,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if t.run != "" {
 		h.Set("X-Workflow-Run-Id", t.run)
 	}
-	err := wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: isNode(r)}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	err := wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
 		if err := s.Flush(ctx); err != nil {
 			return err
 		}
@@ -164,13 +164,6 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 		return errShutdown
 	}
 	return err
-}
-
-// isNode reports whether the client is fetch of Node.js, which needs marked breaks. Other clients, among them proxies, would try
-// to use a connection again that is marked so.
-func isNode(r *http.Request) bool {
-	agent := r.UserAgent()
-	return agent == "node" || strings.HasPrefix(agent, "undici")
 }
 
 var errShutdown = chat.Errorf(chat.Unavailable, "The server is shutting down; try again in a moment.")
