@@ -91,7 +91,7 @@ func (s *Service) Committed(evs []chat.Event) {
 		case chat.UserPermissionResponse:
 		case chat.AgentShare:
 			if evs[i].Via == via && strings.HasPrefix(evs[i].ClientID, byHTTP) {
-				continue // PutShare makes it
+				continue // putShare makes it
 			}
 		default:
 			continue

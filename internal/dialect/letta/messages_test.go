@@ -186,7 +186,7 @@ func listPages(b *testing.B, w *testServer, r *http.Request) {
 	before := cpuTime(b)
 	for b.Loop() {
 		out := &countingWriter{header: http.Header{}}
-		if err := w.dialect.handle(reply((*request).listConversationMessages))(out, r, owner); err != nil || out.n < 100_000 {
+		if err := w.dialect.handle(asJSON((*request).listConversationMessages))(out, r, owner); err != nil || out.n < 100_000 {
 			b.Fatal(err, out.n)
 		}
 	}

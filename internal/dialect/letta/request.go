@@ -44,8 +44,8 @@ func (d *Dialect) handle(h handler) edge.Handler {
 // endpoint is a handler that returns its answer. Wrong query values that it reads are refused.
 type endpoint func(q *request) (any, error)
 
-// reply sends the answer of an endpoint as JSON.
-func reply(e endpoint) handler {
+// asJSON sends the answer of an endpoint as JSON.
+func asJSON(e endpoint) handler {
 	return func(q *request, w http.ResponseWriter) error {
 		v, err := e(q)
 		if wrong := q.err(); wrong != nil {
@@ -69,7 +69,7 @@ func reply(e endpoint) handler {
 
 // ofAgent is an endpoint about the agent that the path names, with the session of its default conversation.
 func ofAgent(h func(*request, *record.Record, *chat.Session) (any, error)) handler {
-	return reply(func(q *request) (any, error) {
+	return asJSON(func(q *request) (any, error) {
 		rec, sess, err := q.findAgent(q.PathValue("agent"))
 		if err != nil {
 			return nil, err
@@ -90,7 +90,7 @@ func ofOwnAgent(h func(*request, *record.Record) (any, error)) handler {
 
 // ofConversation is an endpoint about the conversation that the path names.
 func ofConversation(h func(*request, *record.Record, *chat.Session) (any, error)) handler {
-	return reply(func(q *request) (any, error) {
+	return asJSON(func(q *request) (any, error) {
 		rec, sess, err := q.findConversation()
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func ofConversation(h func(*request, *record.Record, *chat.Session) (any, error)
 
 // ofRun is an endpoint about the run that the path names.
 func ofRun(h func(*request, *run) (any, error)) handler {
-	return reply(func(q *request) (any, error) {
+	return asJSON(func(q *request) (any, error) {
 		run, err := q.loadRun(q.PathValue("run"))
 		if err != nil {
 			return nil, err
@@ -112,7 +112,7 @@ func ofRun(h func(*request, *run) (any, error)) handler {
 
 // ofStep is an endpoint about the step that the path names.
 func ofStep(h func(*request, *step) (any, error)) handler {
-	return reply(func(q *request) (any, error) {
+	return asJSON(func(q *request) (any, error) {
 		s, err := q.findStep(q.PathValue("step"))
 		if err != nil {
 			return nil, err

@@ -137,16 +137,16 @@ type route struct {
 
 func routes() []route {
 	list := []route{
-		{"GET /models/{$}", reply((*request).listModels)},
-		{"GET /models/embedding", reply(empty)},
-		{"GET /tags/{$}", reply((*request).listTags)},
-		{"GET /tools/{$}", reply(empty)},
+		{"GET /models/{$}", asJSON((*request).listModels)},
+		{"GET /models/embedding", asJSON(empty)},
+		{"GET /tags/{$}", asJSON((*request).listTags)},
+		{"GET /tools/{$}", asJSON(empty)},
 
-		{"POST /agents/{$}", reply((*request).createAgent)},
-		{"GET /agents/{$}", reply((*request).listAgents)},
+		{"POST /agents/{$}", asJSON((*request).createAgent)},
+		{"GET /agents/{$}", asJSON((*request).listAgents)},
 		{"GET /agents/{agent}", ofAgent((*request).getAgent)},
 		{"PATCH /agents/{agent}", ofOwnAgent((*request).updateAgent)},
-		{"DELETE /agents/{agent}", reply((*request).deleteAgent)},
+		{"DELETE /agents/{agent}", asJSON((*request).deleteAgent)},
 		{"POST /agents/{agent}/recompile", ofAgent((*request).recompileAgent)},
 		{"GET /agents/{agent}/tools", ofAgent((*request).listAgentTools)},
 		{"GET /agents/{agent}/core-memory/blocks", ofAgent((*request).listBlocks)},
@@ -157,47 +157,47 @@ func routes() []route {
 
 		{"POST /agents/{agent}/messages", (*request).sendToAgent},
 		{"POST /agents/{agent}/messages/stream", (*request).streamAgent},
-		{"POST /agents/{agent}/messages/async", reply((*request).sendAsync)},
+		{"POST /agents/{agent}/messages/async", asJSON((*request).sendAsync)},
 		{"POST /agents/{agent}/messages/cancel", ofAgent((*request).cancelAgent)},
 		{"GET /agents/{agent}/messages", ofAgent((*request).listAgentMessages)},
 		{"PATCH /agents/{agent}/messages/{message}", (*request).immutable},
 
-		{"POST /conversations/{$}", reply((*request).createConversation)},
-		{"GET /conversations/{$}", reply((*request).listConversations)},
+		{"POST /conversations/{$}", asJSON((*request).createConversation)},
+		{"GET /conversations/{$}", asJSON((*request).listConversations)},
 		{"GET /conversations/{conversation}", ofConversation((*request).getConversation)},
 		{"PATCH /conversations/{conversation}", ofConversation((*request).updateConversation)},
 		{"DELETE /conversations/{conversation}", ofConversation((*request).deleteConversation)},
 		{"POST /conversations/{conversation}/messages", (*request).sendToConversation},
-		{"GET /conversations/{conversation}/messages", reply((*request).listConversationMessages)},
+		{"GET /conversations/{conversation}/messages", asJSON((*request).listConversationMessages)},
 		{"POST /conversations/{conversation}/stream", (*request).resumeConversation},
-		{"POST /conversations/{conversation}/cancel", reply((*request).cancelConversation)},
+		{"POST /conversations/{conversation}/cancel", asJSON((*request).cancelConversation)},
 		{"POST /conversations/{conversation}/fork", ofConversation((*request).forkConversation)},
 		{"POST /conversations/{conversation}/recompile", ofConversation((*request).recompileConversation)},
 
-		{"GET /runs/{$}", reply((*request).listRuns)},
+		{"GET /runs/{$}", asJSON((*request).listRuns)},
 		{"GET /runs/{run}", ofRun((*request).getRun)},
 		{"GET /runs/{run}/messages", ofRun((*request).listRunMessages)},
 		{"GET /runs/{run}/steps", ofRun((*request).listRunSteps)},
 		{"GET /runs/{run}/usage", ofRun((*request).getRunUsage)},
 		{"POST /runs/{run}/stream", (*request).resumeRun},
 
-		{"GET /steps/{$}", reply((*request).listSteps)},
+		{"GET /steps/{$}", asJSON((*request).listSteps)},
 		{"GET /steps/{step}", ofStep((*request).getStep)},
 		{"GET /steps/{step}/messages", ofStep((*request).listStepMessages)},
 		{"GET /steps/{step}/metrics", ofStep((*request).getStepMetrics)},
 		{"GET /steps/{step}/trace", ofStep((*request).getStepTrace)},
 
-		{"GET /messages/{$}", reply((*request).listAllMessages)},
-		{"GET /messages/{message}", reply((*request).getMessage)},
+		{"GET /messages/{$}", asJSON((*request).listAllMessages)},
+		{"GET /messages/{message}", asJSON((*request).getMessage)},
 	}
 	for _, kind := range []string{kindIdentity, kindGroup} {
 		p := identityKind(kind)
 		path := "/" + map[string]string{kindIdentity: "identities", kindGroup: "groups"}[kind]
 		list = append(list,
-			route{"POST " + path + "/{$}", reply(p.create)}, route{"GET " + path + "/{$}", reply(p.list)}, route{"GET " + path + "/{id}", reply(p.get)},
-			route{"PATCH " + path + "/{id}", reply(p.update)}, route{"DELETE " + path + "/{id}", reply(p.remove)})
+			route{"POST " + path + "/{$}", asJSON(p.create)}, route{"GET " + path + "/{$}", asJSON(p.list)}, route{"GET " + path + "/{id}", asJSON(p.get)},
+			route{"PATCH " + path + "/{id}", asJSON(p.update)}, route{"DELETE " + path + "/{id}", asJSON(p.remove)})
 		if kind == kindIdentity {
-			list = append(list, route{"PUT " + path + "/{$}", reply(p.upsert)})
+			list = append(list, route{"PUT " + path + "/{$}", asJSON(p.upsert)})
 		}
 	}
 	return list
