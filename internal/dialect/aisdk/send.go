@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -63,20 +64,35 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if err := d.store(ctx, c, sess.ID, uploads); err != nil {
 		return target{}, err
 	}
-	sent, err := d.sentAs(ctx, c, sess.ID, m.ID)
+	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return target{}, err
 	}
-	if sent != nil && (req.regenerate || req.replaces == m.ID && !same(sent, &draft)) {
+	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine })
+	if !asks && !req.regenerate && req.replaces != m.ID {
+		return d.append(ctx, c, sess.ID, draft)
+	}
+	sent, err := d.sentAs(ctx, c, sess.ID, m.ID)
+	switch {
+	case err != nil:
+		return target{}, err
+	case sent != nil && (req.regenerate || req.replaces == m.ID && !same(sent, &draft)):
 		return d.replace(ctx, c, &sess, req.chat, sent, draft, req.regenerate)
+	case sent != nil:
+		return d.repeat(ctx, c, sent, &draft)
 	}
-	if sent != nil && (same(sent, &draft) || isReply(sent)) {
-		return d.attach(ctx, c, sent)
-	}
-	if t, answered, err := d.reply(ctx, c, sess.ID, &draft, &body); answered || err != nil {
+	if t, answered, err := d.reply(ctx, c, st, &draft, &body); answered || err != nil {
 		return t, err
 	}
 	return d.append(ctx, c, sess.ID, draft)
+}
+
+// repeat returns the response to a message that was sent before.
+func (d *Dialect) repeat(ctx context.Context, c chat.Caller, sent *chat.Event, draft *chat.Draft) (target, error) {
+	if !same(sent, draft) && !isReply(sent) {
+		return target{}, chat.Errorf(chat.Conflict, "Another message of this chat has the same id; load the chat again.")
+	}
+	return d.attach(ctx, c, sent)
 }
 
 // same reports whether a stored message is what a draft says.
@@ -84,13 +100,17 @@ func same(e *chat.Event, d *chat.Draft) bool {
 	return e.Type == d.Type && chat.SameJSON(e.Payload, d.Payload)
 }
 
-// append stores a user message.
+// append stores a user message. The same message again is the stored one.
 func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (target, error) {
 	events, err := d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft})
-	switch {
-	case chat.ReasonOf(err) == chat.ClientIDReused:
-		return target{}, chat.Errorf(chat.Conflict, "Another message of this chat has the same id; load the chat again.").Because(err)
-	case err != nil:
+	if chat.ReasonOf(err) == chat.ClientIDReused { // a reply to a question, or another message
+		sent, findErr := d.sentAs(ctx, c, id, draft.ClientID)
+		if findErr != nil || sent == nil {
+			return target{}, cmp.Or(findErr, err)
+		}
+		return d.repeat(ctx, c, sent, &draft)
+	}
+	if err != nil {
 		return target{}, err
 	}
 	return d.attach(ctx, c, &events[0])
@@ -137,11 +157,7 @@ func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, 
 
 // reply answers an open question with a message. It refuses a message that would wait behind an open approval: the page could
 // not show the question again while it waits.
-func (d *Dialect) reply(ctx context.Context, c chat.Caller, id chat.SessionID, draft *chat.Draft, body *chat.UserMessage) (t target, answered bool, err error) {
-	st, err := d.opt.Sessions.State(ctx, c, id)
-	if err != nil {
-		return t, false, err
-	}
+func (d *Dialect) reply(ctx context.Context, c chat.Caller, st *chat.State, draft *chat.Draft, body *chat.UserMessage) (t target, answered bool, err error) {
 	for _, p := range st.Prompts {
 		if p.Workstream != mainLine {
 			continue
@@ -158,7 +174,7 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, id chat.SessionID, d
 		}
 		reply := chat.NewDraft(answer).As(draft.ClientID)
 		reply.Via = via
-		events, err := d.opt.Sessions.Append(ctx, c, id, []chat.Draft{reply})
+		events, err := d.opt.Sessions.Append(ctx, c, st.Session.ID, []chat.Draft{reply})
 		if chat.ReasonOf(err) == chat.PromptEnded {
 			continue // somebody else was first: it is a message like any other
 		}
