@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/agent"
@@ -252,5 +253,34 @@ func TestMessageWithAnAnswerIsAnsweredAfterIt(t *testing.T) {
 	}
 	if again := s.run(b); said(again) != "You answered: sms" || s.count("th", chat.UserMessage{}) != 2 {
 		t.Errorf("again: %q, %d messages", said(again), s.count("th", chat.UserMessage{}))
+	}
+}
+
+// Of several pages that answer at once one is first, and all of them get the run.
+func TestPagesAnswerAtOnce(t *testing.T) {
+	s := newTestServer(t, setup{})
+	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
+	id := asked.Outcome.Interrupts[0].ID
+	var pages sync.WaitGroup
+	texts := make([]string, 8)
+	for i := range texts {
+		pages.Go(func() {
+			value := []string{"sms", "push"}[i%2]
+			code, text, _ := s.Call("POST", "/ag-ui/demo", resumed("th", fmt.Sprint("page-", i), entry(id, `{"value":"`+value+`"}`)))
+			if code != 200 {
+				text = fmt.Sprint(code, " ", text)
+			}
+			texts[i] = text
+		})
+	}
+	pages.Wait()
+	if n := s.count("th", chat.UserInputResponse{}); n != 1 {
+		t.Errorf("%d answers", n)
+	}
+	answer := s.Events("th", chat.UserInputResponse{}.Type())[0].Body.(chat.UserInputResponse).Values[0]
+	for i, text := range texts {
+		if !strings.Contains(text, `"RUN_FINISHED"`) || !strings.Contains(text, answer) {
+			t.Errorf("page %d: %s", i, text)
+		}
 	}
 }
