@@ -27,13 +27,25 @@ type lettaReader struct {
 // sendLetta sends a message and follows its run until it ends.
 func (s *sharedSession) sendLetta(t *testing.T, text string) *lettaReader {
 	t.Helper()
-	l := &lettaReader{done: make(chan struct{})}
+	// With the otid every repetition is the same message.
+	first := `{"messages":[{"role":"user","content":` + quoted(text) + `,"otid":"letta-1"}],"streaming":true,"stream_tokens":true,"background":true}`
+	return s.followLetta(t, &lettaReader{done: make(chan struct{})}, first)
+}
+
+// joinLetta follows the running run from its start.
+func (s *sharedSession) joinLetta(t *testing.T) *lettaReader {
+	t.Helper()
+	run := field(t, s.get("/v1/runs?conversation_id="+s.id+"&active=true"), "0.id")
+	return s.followLetta(t, &lettaReader{run: run, done: make(chan struct{})}, "")
+}
+
+// followLetta reads the run of first, or the reader's run, until it ends.
+func (s *sharedSession) followLetta(t *testing.T, l *lettaReader, first string) *lettaReader {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	url := "http://" + s.addr
 	go func() {
 		defer close(l.done)
-		// With the otid every repetition is the same message.
-		first := `{"messages":[{"role":"user","content":` + quoted(text) + `,"otid":"letta-1"}],"streaming":true,"stream_tokens":true,"background":true}`
 		for ctx.Err() == nil {
 			path, body := "/v1/conversations/"+s.id+"/messages", first
 			if l.run != "" {

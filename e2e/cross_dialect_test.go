@@ -137,54 +137,6 @@ func TestEveryDialectShowsWorkstreams(t *testing.T) {
 	}
 }
 
-// stops has the stop request of each dialect.
-var stops = map[string]func(*sharedSession){
-	"native":   func(s *sharedSession) { s.post("/parley/v1/sessions/shared/stop", `{}`) },
-	"vertesia": func(s *sharedSession) { s.post("/api/v1/agents/shared/signal/Stop", `{"message":"enough"}`) },
-	"letta":    func(s *sharedSession) { s.post("/v1/conversations/shared/cancel", `{}`) },
-	"agui":     func(s *sharedSession) { s.post("/api/copilotkit/agent/default/stop/shared", `{}`) },
-	// NeMo has no stop request: the next message replaces the running turn.
-	"nemo": func(s *sharedSession) { s.nemo.sendMessage(s.t, "shared", "instead") },
-}
-
-// TestTurnIsStoppedFromEveryDialect: a turn that was started in another dialect can
-// be stopped from each dialect, and readers of every dialect see its end.
-func TestTurnIsStoppedFromEveryDialect(t *testing.T) {
-	t.Parallel()
-	s := startShared(t, t.TempDir())
-	s.nemo = s.connectNemo(t)
-	stream := s.followVertesia(t)
-	native, ctx := s.followNative(t)
-	turns := 0
-	for _, stop := range []string{"native", "vertesia", "letta", "agui", "nemo"} {
-		begin := "x1"
-		if stop == "nemo" {
-			begin = "nemo" // a NeMo message interrupts only NeMo turns
-		}
-		turns++
-		pieces := shown(native)
-		s.sendMessage(begin, "/stream 100000 100")
-		native.pieces(ctx, t, pieces+5)
-		messages, _ := stream.all()
-		stops[stop](s)
-		e, err := native.until(ctx, nth("turn.completed", turns))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if outcome := field(t, string(e.Payload), "outcome"); outcome != "stopped" {
-			t.Errorf("%s: the turn ended as %s", stop, outcome)
-		}
-		stream.until(t, len(messages), func(m vertesiaMessage) bool { return m.Type == vertesiaIdle })
-		if stop == "nemo" {
-			s.nemo.until(t, 0, func(nemoFrame) bool { return slices.Contains(s.nemo.answers(), "You said: instead") })
-		}
-	}
-	text := s.lettaList()
-	if n := len(text); n != 12 || !strings.HasPrefix(text[1], "agent: tok1 tok2 ") || text[n-1] != "agent: You said: instead" {
-		t.Errorf("letta: %d %q", n, clip(strings.Join(text, "|")))
-	}
-}
-
 func shown(r *reader) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
