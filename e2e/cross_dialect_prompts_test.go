@@ -3,8 +3,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
@@ -27,58 +30,82 @@ var questions = []struct{ kind, ask, event, answer string }{
 	{"permission", "/permission files.write", "agent.permission_request", "Granted: files.write"},
 }
 
-// answer sends an answer as a client of the dialect does. refused is the refusal, or
-// "". ok is false where the dialect has no field for the prompt, so that a late
+// answerCall returns the request by which a client of a dialect with HTTP requests answers a prompt. ok is false for the
+// dialects with sockets and subjects.
+func answerCall(dialect string, q question, yes bool) (c call, ok bool) {
+	word := func(positive, negative string) string {
+		if yes {
+			return positive
+		}
+		return negative
+	}
+	option := word("sms", "push")
+	c.method = "POST"
+	switch dialect {
+	case "native":
+		c.path = "/parley/v1/sessions/shared/prompts/" + q.request + "/answer"
+		c.body = map[string]string{
+			"radio": `{"values":[` + quoted(option) + `]}`, "approve": fmt.Sprintf(`{"decisions":[{"call_id":%q,"approve":%t}]}`, q.call, yes), "permission": word(`{"granted":["files.write"]}`, `{"granted":[]}`),
+		}[q.kind]
+	case "vertesia":
+		text, meta := option, `{"request_input_response":{"request_id":`+quoted(q.request)+`}}`
+		if q.kind != "radio" {
+			text = word("allow_once", "deny")
+		}
+		if q.kind == "approve" {
+			meta = `{"tool_approval_response":{"decision":` + quoted(text) + `,"approval_key":` + quoted(q.request) + `}}`
+		}
+		c.path, c.body = "/api/v1/agents/shared/signal/UserInput", `{"message":`+quoted(text)+`,"metadata":`+meta+`}`
+	case "letta":
+		text := option
+		if q.kind == "permission" {
+			text = word("yes", "no")
+		}
+		message := `{"role":"user","content":` + quoted(text) + `}`
+		if q.kind == "approve" {
+			message = fmt.Sprintf(`{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":%t}]}`, q.call, yes)
+		}
+		c.path, c.body = "/v1/conversations/shared/messages", `{"messages":[`+message+`],"streaming":false}`
+	case "agui":
+		c.path, c.body = "/api/copilotkit/agent/default/run", aguiAnswer(q, map[string]string{
+			"radio": `{"value":` + quoted(option) + `}`, "approve": fmt.Sprintf(`{"approved":%t}`, yes), "permission": word(`{"granted":["files.write"]}`, `{"granted":[]}`),
+		}[q.kind])
+	case "aisdk":
+		c.path, c.body = "/api/chat", aisdkAnswer(q, yes)
+	default:
+		return c, false
+	}
+	return c, true
+}
+
+// lateStatus is the status that an answer gets after the first one. The pages get the rest of the turn, with the first answerer.
+var lateStatus = map[string]int{"native": 409, "vertesia": 409, "letta": 400, "agui": 200, "aisdk": 200}
+
+// answer sends an answer as a client of the dialect does. A late one differs from the first one in the dialects that go on
+// after it. refused is what a late answer gets. ok is false where the dialect has no field for the prompt, so that a late
 // answer would be a new message.
 func (s *sharedSession) answer(dialect string, q question, late bool) (refused string, ok bool) {
 	s.t.Helper()
-	yes := map[string]map[string]string{
-		"nemo":     {"radio": "sms", "approve": "continue", "permission": "continue"},
-		"vertesia": {"radio": "sms", "approve": "allow_once", "permission": "allow_once"},
-		"letta":    {"radio": "sms", "permission": "yes"},
-		"x1":       {"radio": "sms", "approve": "approve", "permission": "yes"},
-	}[dialect][q.kind]
-	send := func(path, body string, want int) string {
-		code, got, _ := s.do(call{method: "POST", path: path, body: body})
+	if dialect == "letta" && late && q.kind != "approve" {
+		return "", false
+	}
+	if c, ok := answerCall(dialect, q, !late || lateStatus[dialect] != 200); ok {
+		code, got, _ := s.do(c)
 		switch {
-		case late && code != want:
+		case late && code != lateStatus[dialect]:
 			s.t.Errorf("%s: a late answer gets %d %s", dialect, code, got)
 		case late:
-			return got
+			return got, true
 		case code >= 300:
 			s.t.Errorf("%s: %d %s", dialect, code, got)
 		}
-		return ""
+		return "", true
 	}
+	yes := map[string]map[string]string{
+		"nemo": {"radio": "sms", "approve": "continue", "permission": "continue"},
+		"x1":   {"radio": "sms", "approve": "approve", "permission": "yes"},
+	}[dialect][q.kind]
 	switch dialect {
-	case "native":
-		body := map[string]string{
-			"radio": `{"values":["sms"]}`, "approve": `{"decisions":[{"call_id":` + quoted(q.call) + `,"approve":true}]}`, "permission": `{"granted":["files.write"]}`,
-		}[q.kind]
-		return send("/parley/v1/sessions/shared/prompts/"+q.request+"/answer", body, 409), true
-	case "vertesia":
-		meta := `{"request_input_response":{"request_id":` + quoted(q.request) + `}}`
-		if q.kind == "approve" {
-			meta = `{"tool_approval_response":{"decision":"allow_once","approval_key":` + quoted(q.request) + `}}`
-		}
-		return send("/api/v1/agents/shared/signal/UserInput", `{"message":`+quoted(yes)+`,"metadata":`+meta+`}`, 409), true
-	case "letta":
-		message := `{"role":"user","content":` + quoted(yes) + `}`
-		if q.kind == "approve" {
-			message = `{"type":"approval","approvals":[{"type":"approval","tool_call_id":` + quoted(q.call) + `,"approve":true}]}`
-		} else if late {
-			return "", false
-		}
-		return send("/v1/conversations/shared/messages", `{"messages":[`+message+`],"streaming":false}`, 400), true
-	case "agui":
-		payload := map[string]string{"radio": `{"value":"sms"}`, "approve": `{"approved":true}`, "permission": `{"granted":["files.write"]}`}[q.kind]
-		if late { // another answer: the run says who was first, and goes on
-			payload = map[string]string{"radio": `{"value":"push"}`, "approve": `{"approved":false}`, "permission": `{"granted":[]}`}[q.kind]
-		}
-		return send("/ag-ui/default", aguiAnswer(q, payload), 200), true
-	case "aisdk":
-		yes := !late // another answer: the rest of the message says who was first
-		return send("/api/chat", aisdkAnswer(q, yes), 200), true
 	case "x1":
 		r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":`+quoted(yes)+`}`)
 		if late != (r.Error != nil) || late && (r.Error.Code != 409 || r.Error.Reason != chat.Conflict) {
@@ -102,7 +129,8 @@ func (s *sharedSession) answer(dialect string, q question, late bool) (refused s
 }
 
 // TestPromptIsAnsweredOnceAcrossDialects: each kind of prompt is raised in one dialect
-// and answered in another; the refusal of a later answer names the first answerer.
+// and answered in another; the refusal of a later answer names the first answerer. Of
+// answers from all dialects at the same time one counts.
 func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 	t.Parallel()
 	s := startShared(t, t.TempDir())
@@ -124,10 +152,7 @@ func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 				if err != nil {
 					t.Fatal(what, err)
 				}
-				q := question{kind: want.kind, request: field(t, string(e.Payload), "request_id"), turn: string(e.Turn)}
-				if want.kind == "approve" {
-					q.call = field(t, string(e.Payload), "calls.0.call_id")
-				}
+				q := questionOf(t, e, want.kind)
 				q.parent = s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
 				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == vertesiaRequest })
 				s.answer(answerer, q, false)
@@ -156,8 +181,114 @@ func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 			}
 		}
 	}
+	for range 4 {
+		turns++
+		s.raceAnswers(t, native, ctx, turns)
+	}
 	if n := count(native, "turn.started"); n != turns {
 		t.Errorf("%d turns for %d questions: a late answer became a message", n, turns)
+	}
+}
+
+// questionOf reads a prompt from its event.
+func questionOf(t testing.TB, e chat.Event, kind string) question {
+	q := question{kind: kind, request: field(t, string(e.Payload), "request_id"), turn: string(e.Turn)}
+	if kind == "approve" {
+		q.call = field(t, string(e.Payload), "calls.0.call_id")
+	}
+	return q
+}
+
+// raceAnswers raises an approval and answers it from all dialects at the same time. All approve but AG-UI, so that its
+// page learns of another answer.
+func (s *sharedSession) raceAnswers(t *testing.T, native *reader, ctx context.Context, turn int) {
+	t.Helper()
+	want, from := questions[1], s.nemo.count()
+	next := count(native, want.event) + 1
+	s.sendMessage("native", want.ask)
+	e, err := native.until(ctx, nth(want.event, next))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := questionOf(t, e, want.kind)
+	q.parent = s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
+
+	type result struct {
+		code int
+		body string
+	}
+	results := make([]result, len(dialects))
+	var all sync.WaitGroup
+	for i, d := range dialects {
+		all.Go(func() {
+			c, ok := answerCall(d, q, d != "agui")
+			switch {
+			case ok:
+				results[i].code, results[i].body, _ = s.do(c)
+			case d == "x1":
+				r := s.input("user.input_response", `{"request_id":`+quoted(q.request)+`,"text":"approve"}`)
+				if r.Error != nil {
+					results[i] = result{r.Error.Code, fmt.Sprint(r.Error.Description, r.Error.Details)}
+				}
+			default:
+				s.nemo.reply(t, "shared", q.parent, "continue")
+			}
+		})
+	}
+	all.Wait()
+	if _, err := native.until(ctx, nth("turn.completed", turn)); err != nil {
+		t.Fatal(err)
+	}
+	// NeMo's client has read everything that came before the answer to this frame.
+	s.nemo.write(t, `{"type":"nonsense","conversation_id":"nowhere"}`)
+	s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "error_message" && f.Conversation == "nowhere" })
+
+	var winners []string
+	native.mu.Lock()
+	stored := slices.DeleteFunc(slices.Clone(native.events), func(e chat.Event) bool { return chat.AnswerOf(e.Body) != q.request })
+	native.mu.Unlock()
+	if len(stored) != 1 {
+		t.Fatalf("%d answers are stored", len(stored))
+	}
+	for i, d := range dialects {
+		r := results[i]
+		won := r.code < 300
+		switch d {
+		case "agui":
+			won = !strings.Contains(r.body, "parley.answered")
+			if r.code != 200 || !strings.Contains(r.body, "RUN_FINISHED") || strings.Contains(r.body, "RUN_ERROR") {
+				t.Errorf("agui: %d %s", r.code, r.body)
+			}
+		case "aisdk": // the first one gets the same
+			won = stored[0].Via == "aisdk"
+			if r.code != 200 || !strings.Contains(r.body, `"data-answered"`) || !strings.HasSuffix(r.body, "data: [DONE]\n\n") {
+				t.Errorf("aisdk: %d %s", r.code, r.body)
+			}
+		case "nemo":
+			s.nemo.mu.Lock()
+			won = !slices.ContainsFunc(s.nemo.frames[from:], func(f nemoFrame) bool {
+				r.body += f.Content.Details
+				return f.Type == "error_message" && f.Conversation == "shared"
+			})
+			s.nemo.mu.Unlock()
+		case "x1":
+			won = r.code == 0
+		}
+		if won {
+			winners = append(winners, d)
+		} else if !strings.Contains(r.body, "local") {
+			t.Errorf("%s: %d %s does not name the first answerer", d, r.code, r.body)
+		}
+		if !won && r.code != 0 && r.code != lateStatus[d] && !(d == "x1" && r.code == 409) {
+			t.Errorf("%s: the late answer gets %d %s", d, r.code, r.body)
+		}
+	}
+	if len(winners) != 1 {
+		t.Errorf("the answers of %q count; stored is the one of %q", winners, stored[0].Via)
+	}
+	denied := stored[0].Body.(chat.UserApprovalResponse).Decisions[0].Approve == false
+	if denied != slices.Equal(winners, []string{"agui"}) {
+		t.Errorf("%q was first, and the stored answer is %s", winners, stored[0].Payload)
 	}
 }
 
