@@ -170,10 +170,10 @@ func TestSidecarSurvivesKills(t *testing.T) {
 	var events []chat.Event
 	for end := time.Now().Add(60 * time.Second); ; {
 		events = stored(t, p, "job")
-		heard, _ := a.Heard()
+		received, _ := a.Received()
 		// The last event of the agent is a text or a state.
 		said := len(column(events, "agent.text", "text")) >= texts && len(column(events, "agent.status", "message")) >= (texts+2)/3
-		if said && len(heard) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
+		if said && len(received) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
 			break
 		}
 		pause(t.Context(), 20*time.Millisecond)
@@ -201,9 +201,9 @@ func TestSidecarSurvivesKills(t *testing.T) {
 			t.Fatalf("event %d has number %d", i+1, e.Seq)
 		}
 	}
-	heard, _ := a.Heard()
+	received, _ := a.Received()
 	var got []string
-	for _, h := range heard {
+	for _, h := range received {
 		got = append(got, fmt.Sprint(h["text"]))
 	}
 	if again := len(got) - words; again > kills { // a kill between the call and its record
@@ -292,8 +292,8 @@ func TestSidecarProvidersAndChildren(t *testing.T) {
 	p.post("/parley/v1/sessions/"+child+"/events", `{"type":"agent.message_to_caller","payload":{"text":"I need you"}}`)
 	for _, text := range []string{"(demo) has answered: You said: hello child", "(demo) has answered: You said: more", "I need you"} {
 		waitFor(t, func() bool {
-			heard, _ := a.Heard()
-			return slices.ContainsFunc(heard, func(h map[string]any) bool {
+			received, _ := a.Received()
+			return slices.ContainsFunc(received, func(h map[string]any) bool {
 				said, _ := h["text"].(string)
 				return strings.HasSuffix(said, text) && h["from_session_id"] == child
 			})
@@ -335,8 +335,8 @@ func TestSidecarWithTokens(t *testing.T) {
 	expectExit(t, 1, []string{"scope agent"}, "sidecar", "mine", "--url", p.url, "--token", person, "--stream", a.URL(), "--channel", a.URL(), "--listen", "127.0.0.1:0")
 	s := attachAt(t, freeport.Addr(t), "mine", p, a, "--token", helper)
 	p.must(call{method: "POST", path: "/parley/v1/sessions/mine/events", token: person, body: `{"type":"user.message","payload":{"text":"hello"}}`})
-	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 }, "not in time: the agent receives it")
-	if h, _ := a.Heard(); h[0]["text"] != "hello" || h[0]["sender_id"] != "alice" {
+	waitFor(t, func() bool { h, _ := a.Received(); return len(h) == 1 }, "not in time: the agent receives it")
+	if h, _ := a.Received(); h[0]["text"] != "hello" || h[0]["sender_id"] != "alice" {
 		t.Fatal(h)
 	}
 	a.Say("agent.text", map[string]any{"text": "hello, Alice"})
@@ -346,7 +346,7 @@ func TestSidecarWithTokens(t *testing.T) {
 	if got := p.must(call{method: "POST", path: "/parley/v1/sessions/mine/stop", token: person, body: `{"reason":"enough"}`}); !strings.Contains(got, `"stopped":true`) {
 		t.Error(got)
 	}
-	waitFor(t, func() bool { _, stops := a.Pokes(); return stops == 1 }, "not in time: the agent gets the stop")
+	waitFor(t, func() bool { _, stops := a.Signals(); return stops == 1 }, "not in time: the agent gets the stop")
 	if code, body, _ := s.do(call{method: "POST", path: "/event", body: `{"type":"agent.status","payload":{"message":"x"}}`, header: map[string]string{"Origin": "https://page.test"}}); code != 403 {
 		t.Fatal("a web page was accepted", code, body)
 	}

@@ -199,7 +199,7 @@ func TestSidecarWithExternalNATS(t *testing.T) {
 	}
 	child := field(t, raw, "session_id")
 	answer := "Session " + child + " (demo) has answered: You said: hello"
-	waitFor(t, func() bool { h, _ := a.Heard(); return len(h) == 1 && h[0]["text"] == answer }, "not in time: the parent receives the child's answer")
+	waitFor(t, func() bool { h, _ := a.Received(); return len(h) == 1 && h[0]["text"] == answer }, "not in time: the parent receives the child's answer")
 	exchange := func(text string) {
 		t.Helper()
 		a.Say("agent.text", map[string]any{"text": "says " + text})
@@ -211,14 +211,14 @@ func TestSidecarWithExternalNATS(t *testing.T) {
 			_, err := viewer.Request("x1.session.my-session.input", []byte(body), 5*time.Second)
 			return err == nil
 		}, "not in time: input is accepted")
-		waitFor(t, func() bool { h, _ := a.Heard(); return len(h) > 0 && h[len(h)-1]["text"] == text }, "not in time: the agent receives "+text)
+		waitFor(t, func() bool { h, _ := a.Received(); return len(h) > 0 && h[len(h)-1]["text"] == text }, "not in time: the agent receives "+text)
 	}
 	exchange("one")
-	pokes, _ := a.Pokes()
+	keepalives, _ := a.Signals()
 	if err := viewer.Publish("x1.session.my-session.presence", nil); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, func() bool { n, _ := a.Pokes(); return n > pokes }, "not in time: the agent is kept alive")
+	waitFor(t, func() bool { n, _ := a.Signals(); return n > keepalives }, "not in time: the agent is kept alive")
 	m, err := viewer.Request("x1.session.my-session.history", []byte(`{"limit":1000}`), 60*time.Second)
 	if err != nil || !strings.Contains(string(m.Data), `"says one"`) {
 		t.Fatal(err)
@@ -237,8 +237,8 @@ func TestSidecarWithExternalNATS(t *testing.T) {
 	out.start()
 	exchange("two")
 	var received []string
-	heard, _ := a.Heard()
-	for _, h := range heard {
+	messages, _ := a.Received()
+	for _, h := range messages {
 		received = append(received, fmt.Sprint(h["text"]))
 	}
 	if events := stored(t, p, "my-session"); !slices.Equal(column(events, "agent.text", "text"), []string{"says one", "says two"}) || !slices.Equal(received, []string{answer, "one", "two"}) {

@@ -107,11 +107,11 @@ func TestEventsThatAreNotInjected(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.until("the last is heard", func() bool {
-		h, _ := a.Heard()
+	w.until("the last is received", func() bool {
+		h, _ := a.Received()
 		return len(h) > 0 && h[len(h)-1]["text"] == "the last"
 	})
-	if h, _ := a.Heard(); len(h) != 2 || h[0]["text"] != "once" {
+	if h, _ := a.Received(); len(h) != 2 || h[0]["text"] != "once" {
 		t.Fatal(h)
 	}
 }

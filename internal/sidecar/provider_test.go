@@ -107,9 +107,9 @@ func TestADirectConnectionToNATS(t *testing.T) {
 		n := len(w.texts("agent.text", "text"))
 		a.Say("agent.text", map[string]any{"text": "from " + user})
 		w.until("it is stored", func() bool { return len(w.texts("agent.text", "text")) == n+1 })
-		heard, _ := a.Heard()
+		received, _ := a.Received()
 		w.tell("hello " + user)
-		w.until("it is delivered", func() bool { now, _ := a.Heard(); return len(now) == len(heard)+1 })
+		w.until("it is delivered", func() bool { now, _ := a.Received(); return len(now) == len(received)+1 })
 		r.stop()
 	}
 }

@@ -49,10 +49,10 @@ func TestAConversation(t *testing.T) {
 	w.tell("hello")
 	w.tell("again")
 	w.tell("again")
-	w.until("the agent heard all", func() bool { h, _ := a.Heard(); return len(h) == 3 })
-	heard, _ := a.Heard()
-	if heard[0]["text"] != "hello" || heard[2]["text"] != "again" || heard[1]["sequence"] == heard[2]["sequence"] {
-		t.Fatal(heard)
+	w.until("the agent received all", func() bool { h, _ := a.Received(); return len(h) == 3 })
+	received, _ := a.Received()
+	if received[0]["text"] != "hello" || received[2]["text"] != "again" || received[1]["sequence"] == received[2]["sequence"] {
+		t.Fatal(received)
 	}
 	say(a, 3, 5)
 	w.agentEvent(5)
@@ -62,13 +62,13 @@ func TestAConversation(t *testing.T) {
 		t.Fatal(got)
 	}
 	// Presence becomes a keepalive; so does a message.
-	before, _ := a.Pokes()
+	before, _ := a.Signals()
 	root := w.root()
 	w.until("presence becomes a keepalive", func() bool {
 		if err := root.Publish(x1.Subject(me, x1.Presence), []byte(`{}`)); err != nil {
 			t.Fatal(err)
 		}
-		now, _ := a.Pokes()
+		now, _ := a.Signals()
 		return now > before
 	})
 	for _, e := range []string{
@@ -118,10 +118,10 @@ func TestPermission(t *testing.T) {
 	if _, err := w.Sessions.Answer(t.Context(), who, me, v["request_id"].(string), chat.Answer{Granted: &granted}); err != nil {
 		t.Fatal(err)
 	}
-	w.until("the agent is woken", func() bool { h, _ := a.Heard(); return len(h) == 1 })
-	heard, _ := a.Heard()
-	if heard[0]["text"] != "Permission granted: deploy" || heard[0]["sender_id"] != "carol" || heard[0]["permission_request_id"] != v["request_id"] {
-		t.Fatal(heard)
+	w.until("the agent is woken", func() bool { h, _ := a.Received(); return len(h) == 1 })
+	received, _ := a.Received()
+	if received[0]["text"] != "Permission granted: deploy" || received[0]["sender_id"] != "carol" || received[0]["permission_request_id"] != v["request_id"] {
+		t.Fatal(received)
 	}
 	say(a, 0, 1)
 	w.agentEvent(1)
@@ -154,7 +154,7 @@ func TestRestarts(t *testing.T) {
 					say(a, 10*i+5, 10*i+10)
 					w.agentEvent(10*i + 10)
 				}
-				w.until("all was delivered", func() bool { h, _ := a.Heard(); return len(h) >= 4 })
+				w.until("all was delivered", func() bool { h, _ := a.Received(); return len(h) >= 4 })
 				w.until("all is written down", func() bool { return len(w.texts(deliveredType, "sequence")) == 4 })
 				if got := w.texts("agent.status", "message"); len(got) != 4 {
 					t.Errorf("stored are %d states", len(got))
@@ -162,8 +162,8 @@ func TestRestarts(t *testing.T) {
 				if got := w.texts("user.message", "text"); len(got) != 4 {
 					t.Errorf("stored are %v", got)
 				}
-				if h, _ := a.Heard(); len(h) != 4 {
-					t.Errorf("the agent heard %v", h)
+				if h, _ := a.Received(); len(h) != 4 {
+					t.Errorf("the agent received %v", h)
 				}
 			})
 		}
@@ -224,18 +224,18 @@ func TestAnInputThatTheAgentRefusesIsSetAside(t *testing.T) {
 	w.attach(a, nil)
 	a.Refuse(2)
 	w.tell("testTimeout")
-	w.until("the third attempt succeeds", func() bool { h, _ := a.Heard(); return len(h) == 1 })
+	w.until("the third attempt succeeds", func() bool { h, _ := a.Received(); return len(h) == 1 })
 	a.Refuse(3)
 	w.tell("in vain")
 	w.tell("after it")
-	w.until("the next one is delivered", func() bool { h, _ := a.Heard(); return len(h) == 2 })
+	w.until("the next one is delivered", func() bool { h, _ := a.Received(); return len(h) == 2 })
 	w.until("it is set aside", func() bool { return len(w.texts(undeliveredType, "sequence")) == 1 })
 	if got := w.texts("agent.error", "message"); len(got) != 1 || !strings.Contains(got[0], "set aside") {
 		t.Fatal(got)
 	}
-	heard, _ := a.Heard()
-	if heard[0]["text"] != "testTimeout" || heard[1]["text"] != "after it" {
-		t.Fatal(heard)
+	received, _ := a.Received()
+	if received[0]["text"] != "testTimeout" || received[1]["text"] != "after it" {
+		t.Fatal(received)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestWaitingInputsAreDelivered(t *testing.T) {
 	a := w.agent(sidecartest.Options{})
 	w.attach(a, nil)
 	w.until("it is delivered", func() bool { return len(w.texts(deliveredType, "sequence")) == 1 })
-	if h, _ := a.Heard(); len(h) != 1 || h[0]["text"] != "not answered" {
+	if h, _ := a.Received(); len(h) != 1 || h[0]["text"] != "not answered" {
 		t.Fatal(h)
 	}
 }

@@ -173,8 +173,8 @@ func TestInputWhileTheAgentStarts(t *testing.T) {
 					t.Fatalf("%d: %q", i, got)
 				}
 			}
-			if h, _ := a.Heard(); len(h) != 4 {
-				t.Errorf("it heard %v", h)
+			if h, _ := a.Received(); len(h) != 4 {
+				t.Errorf("it received %v", h)
 			}
 		})
 	}

@@ -17,18 +17,18 @@ import (
 type Agent struct {
 	addr string // of stream and channel
 
-	mu      sync.Mutex
-	opt     Options
-	srv     *http.Server
-	ended   chan struct{} // closed when the server has ended
-	events  []json.RawMessage
-	first   int // the number of events[0]
-	heard   []map[string]any
-	pokes   int
-	stops   int
-	refuse  int           // so many injects will fail
-	changed chan struct{} // closed and replaced when something happens
-	cut     chan struct{} // closed to end all streams
+	mu         sync.Mutex
+	opt        Options
+	srv        *http.Server
+	ended      chan struct{} // closed when the server has ended
+	events     []json.RawMessage
+	first      int // the number of events[0]
+	received   []map[string]any
+	keepalives int
+	stops      int
+	refuse     int           // so many injects will fail
+	changed    chan struct{} // closed and replaced when something happens
+	cut        chan struct{} // closed to end all streams
 }
 
 // Options of an agent; the zero value is like x1's own agent.
@@ -63,7 +63,7 @@ func (a *Agent) Boot() error {
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /stream", a.stream)
 	mux.HandleFunc("POST /inject", a.inject)
-	mux.HandleFunc("POST /keepalive", func(http.ResponseWriter, *http.Request) { a.note(func() { a.pokes++ }) })
+	mux.HandleFunc("POST /keepalive", func(http.ResponseWriter, *http.Request) { a.note(func() { a.keepalives++ }) })
 	mux.HandleFunc("POST /stop", func(http.ResponseWriter, *http.Request) { a.note(func() { a.stops++ }) })
 	srv, ended := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}, a.ended
 	a.srv = srv
@@ -122,18 +122,18 @@ func (a *Agent) note(f func()) {
 	a.changed = make(chan struct{})
 }
 
-// Heard returns the injected messages so far, and a channel that is closed at the next change.
-func (a *Agent) Heard() ([]map[string]any, <-chan struct{}) {
+// Received returns the injected messages so far, and a channel that is closed at the next change.
+func (a *Agent) Received() ([]map[string]any, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append([]map[string]any(nil), a.heard...), a.changed
+	return append([]map[string]any(nil), a.received...), a.changed
 }
 
-// Pokes returns how often it received /keepalive and /stop.
-func (a *Agent) Pokes() (keepalives, stops int) {
+// Signals returns how often it received /keepalive and /stop.
+func (a *Agent) Signals() (keepalives, stops int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.pokes, a.stops
+	return a.keepalives, a.stops
 }
 
 func (a *Agent) inject(w http.ResponseWriter, r *http.Request) {
@@ -148,7 +148,7 @@ func (a *Agent) inject(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 			return
 		}
-		a.heard = append(a.heard, in)
+		a.received = append(a.received, in)
 		if a.opt.Mute {
 			return
 		}
