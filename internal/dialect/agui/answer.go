@@ -11,6 +11,20 @@ import (
 
 // answer answers the open prompts that the request names. It returns false when the request names none, open or closed.
 func (d *Dialect) answer(ctx context.Context, t *target, st *chat.State, in *input, results map[string]message) (bool, error) {
+	for {
+		done, err := d.tryAnswer(ctx, t, st, in, results)
+		if chat.ReasonOf(err) != chat.PromptEnded {
+			return done, err
+		}
+		// Another answer was first in this moment. What has been stored of this request is found again.
+		if st, err = d.opt.Sessions.State(ctx, t.caller, t.session); err != nil {
+			return false, err
+		}
+		t.extra = nil
+	}
+}
+
+func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *input, results map[string]message) (bool, error) {
 	entries := map[string]resumeEntry{}
 	for _, e := range in.Resume {
 		entries[e.ID] = e
@@ -49,7 +63,7 @@ func (d *Dialect) answer(ctx context.Context, t *target, st *chat.State, in *inp
 			t.extra = append(t.extra, answeredElsewhere(end))
 		}
 	}
-	for i, one := range plan {
+	for _, one := range plan {
 		if one.cancel {
 			if _, err := d.opt.Sessions.Stop(ctx, t.caller, t.session, one.prompt.Workstream, "the question was cancelled"); err != nil {
 				return false, err
@@ -57,12 +71,8 @@ func (d *Dialect) answer(ctx context.Context, t *target, st *chat.State, in *inp
 			first = min(first, st.Last+1)
 			continue
 		}
-		one.answer.ClientID = answerKey(i, in.RunID)
+		one.answer.ClientID = answerKey(one.prompt.Seq, in.RunID)
 		e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
-		if chat.CodeOf(err) == chat.Conflict { // answered elsewhere in this moment
-			first = min(first, st.Last+1)
-			continue
-		}
 		if err != nil {
 			return false, err
 		}

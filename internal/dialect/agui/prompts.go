@@ -173,15 +173,17 @@ func permissionSchema(p *chat.AgentPermissionRequest) json.RawMessage {
 	return b
 }
 
-// runMark begins the client_id of an answer. The number of the answer in its request and the id of the run follow.
+// runMark begins the client_id of an answer. The number of the prompt's event and the id of the run follow.
 const runMark = "agui-run:"
 
-// answerKey is the client_id of the i-th answer of a run, "" when the run's id is too long for one.
-func answerKey(i int, runID string) string {
-	if runID == "" || len(runMark)+len(runID)+8 > chat.MaxClientID {
+// answerKey is the client_id of a run's answer to a prompt, "" when the run's id is too long for one. A request that is repeated
+// after some of its answers were stored has the same keys.
+func answerKey(prompt chat.Seq, runID string) string {
+	key := runMark + strconv.FormatUint(uint64(prompt), 10) + ":" + runID
+	if runID == "" || len(key) > chat.MaxClientID {
 		return ""
 	}
-	return runMark + strconv.Itoa(i) + ":" + runID
+	return key
 }
 
 // runOfAnswer is the id of the run that sent an answer, "" when it came another way.

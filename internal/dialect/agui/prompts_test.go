@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // entry is a resume entry.
@@ -74,6 +75,42 @@ func TestInterruptHasItsDeadline(t *testing.T) {
 	late := s.run(resumed("th", "r3", entry(i.ID, `{"value":"sms"}`)))
 	if late[1].Type != "CUSTOM" || late[1].Name != "parley.answered" || !strings.Contains(string(late[1].Value), "expired") || said(late) != "No answer in time." {
 		t.Errorf("a late answer: %s", late[1].json)
+	}
+}
+
+// elsewhere answers a prompt with a text before the first answer of this dialect reaches it.
+type elsewhere struct {
+	sessions
+	text string
+	once sync.Once
+}
+
+func (o *elsewhere) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (e chat.Event, err error) {
+	o.once.Do(func() { _, err = o.sessions.Answer(ctx, c, id, requestID, chat.Answer{Text: o.text}) })
+	if err != nil {
+		return e, err
+	}
+	return o.sessions.Answer(ctx, c, id, requestID, a)
+}
+
+func TestAnotherAnswerInTheSameMoment(t *testing.T) {
+	for _, first := range []string{"sms", "push"} {
+		s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return &elsewhere{sessions: all, text: first} }})
+		asked := last(s.run(body("th", "r1", "u1 /ask radio")))
+		frames := s.run(resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio"))
+		if said(frames) != "You answered: "+first || last(frames).Outcome.Type != "success" {
+			t.Errorf("%s was first: %q %s", first, said(frames), last(frames).json)
+		}
+		if told := frames[1].Type == "CUSTOM" && frames[1].Name == "parley.answered"; told != (first == "push") {
+			t.Errorf("%s was first: the run begins with %s", first, frames[1].json)
+		}
+		s.Close()
+	}
+	// A message that would have answered is a message.
+	s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return &elsewhere{sessions: all, text: "push"} }})
+	s.run(body("th", "r1", "u1 /ask radio"))
+	if frames := s.run(body("th", "r2", "u1 /ask radio", "u2 sms")); said(frames) != "You said: sms" {
+		t.Errorf("got %q %s", said(frames), last(frames).json)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -34,6 +35,7 @@ type setup struct {
 	secured bool
 	dir     string
 	agents  map[string]agent.Agent
+	between func(*session.Sessions) sessions // replaces the session layer
 }
 
 func newTestServer(t testing.TB, s setup) *testServer {
@@ -44,7 +46,11 @@ func newTestServer(t testing.TB, s setup) *testServer {
 	}
 	h := servertest.Open(t, o)
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
-	d := New(Options{Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test"})
+	var layer sessions = h.Sessions
+	if s.between != nil {
+		layer = s.between(h.Sessions)
+	}
+	d := New(Options{Sessions: layer, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test"})
 	h.Serve(d.Routes())
 	return &testServer{Server: h, t: t}
 }

@@ -76,7 +76,10 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 	}
 	if e == nil {
 		if p := d.waits(st); p != nil {
-			return d.reply(ctx, t, st, p, in, draft)
+			// When another answer is first in this moment it is a message like any other.
+			if err := d.reply(ctx, t, st, p, in, draft); chat.ReasonOf(err) != chat.PromptEnded {
+				return err
+			}
 		}
 		if e, err = d.store(ctx, t, draft, attachments); err != nil {
 			return err
@@ -217,7 +220,7 @@ func (d *Dialect) waits(st *chat.State) *chat.Prompt {
 // question, and otherwise the run says again what is asked. The message would wait behind the prompt for ever.
 func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.Prompt, in *input, draft chat.Draft) error {
 	if p.Input != nil && len(st.Prompts) == 1 {
-		a := chat.Answer{Text: draft.Body.(chat.UserMessage).PlainText(), ClientID: answerKey(0, in.RunID)}
+		a := chat.Answer{Text: draft.Body.(chat.UserMessage).PlainText(), ClientID: answerKey(p.Seq, in.RunID)}
 		if _, err := a.Body(p); err == nil {
 			e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, p.RequestID, a)
 			if err != nil {
