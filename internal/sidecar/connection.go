@@ -258,10 +258,8 @@ func (l *connection) removeSecrets(b []byte) []byte {
 
 // pause sleeps, and returns false when ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

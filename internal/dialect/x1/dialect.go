@@ -209,10 +209,8 @@ func (d *Dialect) openArchive(ctx context.Context, js jetstream.JetStream) (jets
 
 // pause sleeps, and returns false when ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

@@ -11,9 +11,10 @@ import (
 // eraseArchived overwrites the events of an erased session in the archive.
 func (p *projector) eraseArchived(ctx context.Context, l *projection, stream jetstream.Stream) error {
 	p.publishing.Lock() // a batch that began before the erasure may have an event of it
-	p.publishing.Unlock()
 	// A kill in the middle must not look like damage at the next start.
-	if err := p.mark.forgetArchiveState(); err != nil {
+	err := p.mark.forgetArchiveState()
+	p.publishing.Unlock()
+	if err != nil {
 		return err
 	}
 	if err := eraseSubject(ctx, stream, Subject(l.id, Archive)); err != nil {

@@ -176,14 +176,11 @@ func (d *Dialect) retry(ctx context.Context, do func() error) error {
 		if chat.CodeOf(err) == chat.SlowDown && wait > time.Second {
 			return err // the limit will not be lifted soon
 		}
-		t := time.NewTimer(wait)
 		select {
-		case <-t.C:
+		case <-time.After(wait):
 		case <-ending:
-			t.Stop()
 			return err
 		case <-ctx.Done():
-			t.Stop()
 			return err
 		}
 	}
@@ -273,8 +270,5 @@ func (d *Dialect) history(ctx context.Context, a *incoming, limit int) {
 // title returns the beginning of a text on one line.
 func title(text string) string {
 	s := strings.Join(strings.Fields(text), " ")
-	if len(s) > 80 {
-		s = strings.ToValidUTF8(s[:80], "")
-	}
-	return s
+	return strings.ToValidUTF8(s[:min(80, len(s))], "")
 }
