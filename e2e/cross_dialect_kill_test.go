@@ -191,6 +191,11 @@ func TestEveryDialectResumesAfterAKill(t *testing.T) {
 	wg.Go(func() { _ = raw.watchRaw(rawCtx, url, "shared") })
 	t.Cleanup(func() { stop(); wg.Wait() })
 	letta := s.sendLetta(t, "/stream 200 50")
+	turn, err := native.until(ctx, ofType("turn.started"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := []*pageStream{s.resumePage(t, "aisdk", string(turn.Turn)), s.resumePage(t, "agui", string(turn.Turn))}
 	for kill := range 2 {
 		native.pieces(ctx, t, 40*(kill+1))
 		s.nemo.confirm(t)
@@ -226,6 +231,14 @@ func TestEveryDialectResumesAfterAKill(t *testing.T) {
 		t.Errorf("letta's stream ended as %s with %d bytes of %d: %q", letta.stop, len(got), len(want), got)
 	}
 	compare(t, "letta's list", s.lettaList(), said)
+	for _, p := range pages {
+		last, _ := p.end(t)
+		if got := pageText(p); got != want || last.Type != "finish" && last.Type != "RUN_FINISHED" {
+			t.Errorf("%s ended as %s with %d bytes of %d: %d %s", p.name, last.raw, len(got), len(want), p.status, p.body)
+		}
+	}
+	compare(t, "agui's list", s.aguiList(), said)
+	compare(t, "aisdk's list", s.aisdkList(), said)
 	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == vertesiaIdle })
 	messages, _ := stream.all()
 	compare(t, "vertesia's stream", messagesInVertesia(messages), said)

@@ -261,3 +261,55 @@ func (s *pageStream) types() string {
 	}
 	return strings.Join(all, " ")
 }
+
+// resumePage follows a run and resumes it after each break until its last frame has come: by counting in the AI SDK, after the
+// last id in AG-UI.
+func (s *sharedSession) resumePage(t *testing.T, dialect, run string) *pageStream {
+	t.Helper()
+	all := &pageStream{name: dialect, status: http.StatusOK, changed: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.Background())
+	read := make(chan struct{})
+	base := "http://" + s.addr
+	go func() {
+		defer close(read)
+		for ; ctx.Err() == nil && !all.ended; pause(ctx, 20*time.Millisecond) {
+			all.resume(ctx, base, run)
+		}
+	}()
+	t.Cleanup(func() { stop(); <-read })
+	return all
+}
+
+// resume reads one response and adds its frames.
+func (s *pageStream) resume(ctx context.Context, base, run string) {
+	n, last := len(s.frames), ""
+	path := fmt.Sprintf("/api/chat/%s/stream?startIndex=%d", run, n)
+	if s.name == "agui" {
+		path = "/ag-ui/default?offset=-1&runId=" + run
+		if n > 0 {
+			last = s.frames[n-1].id
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, "GET", base+path, nil)
+	if err != nil {
+		return
+	}
+	if last != "" {
+		r.Header.Set("Last-Event-ID", last)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	if err != nil {
+		return // the server is down
+	}
+	one := &pageStream{changed: make(chan struct{})}
+	one.read(res)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frames = append(s.frames, one.frames...)
+	if one.failure == nil || res.StatusCode != http.StatusOK {
+		s.ended, s.status, s.body = true, res.StatusCode, one.body
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
