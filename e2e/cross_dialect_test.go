@@ -161,6 +161,9 @@ func TestErasedSessionIsGoneInEveryDialect(t *testing.T) {
 		{method: "POST", path: "/v1/conversations/shared/messages", body: `{"messages":[{"role":"user","content":"x"}]}`},
 		{method: "POST", path: "/chat", body: `{"messages":[{"role":"user","content":"x"}]}`, header: map[string]string{"Conversation-Id": "shared"}},
 		{method: "POST", path: "/parley/v1/sessions/shared/credentials", body: `{}`},
+		{method: "POST", path: "/api/chat", body: aisdkSend("shared", "x")}, {path: "/api/chat/shared/stream"}, {path: "/api/chat/shared/messages"}, {method: "POST", path: "/api/chat/shared/stop"},
+		{method: "POST", path: "/ag-ui/default", body: aguiSend("shared", "x")}, {method: "POST", path: "/api/copilotkit/agent/default/connect", body: aguiRun("shared", `[]`, `[]`)},
+		{path: "/api/copilotkit/threads/shared/messages"}, {path: "/ag-ui/default?threadId=shared"}, {method: "POST", path: "/api/copilotkit/agent/default/stop/shared", body: `{}`},
 	} {
 		code, body, _ := s.do(c)
 		if code != 410 && !(code == 404 && strings.HasPrefix(c.path, "/v1/runs/")) {
