@@ -146,7 +146,7 @@ func TestANameLeadsToASessionOfItsOwner(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	first, second := w.begin("first"), w.begin("second")
 	for _, id := range []chat.SessionID{first, second} {
-		if err := w.SetName(ctx, ann, "chat/1", id); err != nil {
+		if err := w.ReplaceAlias(ctx, ann, "chat/1", id); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -156,13 +156,13 @@ func TestANameLeadsToASessionOfItsOwner(t *testing.T) {
 			w.restart()
 		}
 	}
-	w.wantCode(w.SetName(ctx, ann, "second", first), chat.Invalid)
-	w.wantCode(w.SetName(ctx, bob, "chat/1", first), chat.NotFound)
+	w.wantCode(w.ReplaceAlias(ctx, ann, "second", first), chat.Invalid)
+	w.wantCode(w.ReplaceAlias(ctx, bob, "chat/1", first), chat.NotFound)
 	_, err := w.Own(ctx, bob, "chat/1")
 	w.wantCode(err, chat.NotFound)
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Owner}}
 	if _, err := w.Update(ctx, ann, first, chat.SessionUpdated{Members: &members}); err != nil {
 		t.Fatal(err)
 	}
-	w.wantCode(w.SetName(ctx, bob, "chat/1", first), chat.Denied)
+	w.wantCode(w.ReplaceAlias(ctx, bob, "chat/1", first), chat.Denied)
 }

@@ -91,20 +91,20 @@ func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID)
 	return sess, s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), string(id), id)
 }
 
-// SetName makes name the caller's alias for a session that the caller owns. An alias of that name is replaced. The name must
-// not have the form of a session id, because the id of a session that the caller created comes before the caller's aliases.
-func (s *Sessions) SetName(ctx context.Context, c chat.Caller, name string, id chat.SessionID) error {
-	if name == "" || len(name) > MaxForeign || chat.SessionID(name).Validate() == nil {
-		return chat.Errorf(chat.Invalid, "a name has 1 to %d bytes and a character that no session id has", MaxForeign)
+// ReplaceAlias makes alias refer to a session that the caller owns, whatever it referred to before. It must not have the form of a
+// session id, because the id of a session that the caller created comes before the caller's aliases.
+func (s *Sessions) ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error {
+	if alias == "" || len(alias) > MaxForeign || chat.SessionID(alias).Validate() == nil {
+		return chat.Errorf(chat.Invalid, "an alias has 1 to %d bytes and a character that no session id has", MaxForeign)
 	}
 	sess, err := s.visible(ctx, c, id)
 	if err == nil && !began(c, &sess) {
-		err = chat.Errorf(chat.Denied, "only the owner of a session names it")
+		err = chat.Errorf(chat.Denied, "only the owner of a session gives it an alias")
 	}
 	if err != nil {
 		return err
 	}
-	return s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), name, id)
+	return s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), alias, id)
 }
 
 // began reports whether the caller created the session.

@@ -75,7 +75,11 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 		if err != nil {
 			return nil, err
 		}
-		candidates = page.Sessions
+		for _, sess := range page.Sessions {
+			if sess.Owner.Same(c.Actor) { // the run ids of others may be chosen to be equal
+				candidates = append(candidates, sess)
+			}
+		}
 	}
 	for i := range candidates {
 		e, err := d.runIn(ctx, c, candidates[i].ID, runID)

@@ -132,25 +132,27 @@ func (d *Dialect) store(ctx context.Context, c chat.Caller, id chat.SessionID, u
 	return nil
 }
 
-// recentSent bounds the messages that are searched for one that was sent before.
-const recentSent = 1000
-
 // sentAs returns the message or reply that the caller sent with an id, nil when there is none. Messages of other clients
 // have the id of their event.
 func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, message string) (*chat.Event, error) {
-	var seq chat.Seq
-	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok {
-		_, seq, _ = parsed.Parts() // a fork has the same numbers
+	e, err := d.opt.Sessions.Sent(ctx, c, id, message)
+	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok && e == nil && err == nil {
+		_, seq, _ := parsed.Parts() // a fork has the same numbers
+		var fact chat.Fact
+		if fact, err = d.opt.Sessions.Event(ctx, c, id, seq); err == nil {
+			var found chat.Event
+			found, err = fact.Event()
+			e = &found
+		} else if chat.CodeOf(err) == chat.NotFound {
+			err = nil
+		}
 	}
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
-		Limit: recentSent, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type()},
-	}) {
-		if err != nil {
-			return nil, err
-		}
-		if e.ClientID == message && e.Actor.Same(c.Actor) || seq != 0 && e.Seq == seq {
-			return &e, nil
-		}
+	if err != nil || e == nil || e.Workstream != mainLine {
+		return nil, err
+	}
+	switch e.Body.(type) {
+	case chat.UserMessage, chat.UserInputResponse:
+		return e, nil
 	}
 	return nil, nil
 }
@@ -233,7 +235,7 @@ func (d *Dialect) replace(ctx context.Context, c chat.Caller, sess *chat.Session
 	if err != nil {
 		return target{}, err
 	}
-	if err := d.opt.Sessions.SetName(ctx, c, forkName(name), fork.ID); err != nil {
+	if err := d.opt.Sessions.ReplaceAlias(ctx, c, forkName(name), fork.ID); err != nil {
 		return target{}, err
 	}
 	return d.append(ctx, c, fork.ID, draft)

@@ -23,8 +23,9 @@ import (
 type sessions interface {
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
-	SetName(ctx context.Context, c chat.Caller, name string, id chat.SessionID) error
+	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
+	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
