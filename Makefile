@@ -3,7 +3,7 @@
 # make check  is what the build machine runs: the same as test
 # make quick  checks the Go packages that differ from the last commit, in seconds
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
-# make dialect-test drives the server with the unmodified npm clients of the dialects
+# make dialect-test drives the server with the unmodified npm clients of the dialects, and the example page of CopilotKit in a browser
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
@@ -100,7 +100,7 @@ web-e2e: web build
 
 # The unmodified npm clients of the dialects against the server.
 dialect-test: build
-	@for p in web/dialects/*/package.json; do d=$$(dirname $$p); echo "$$d"; \
+	@for p in web/dialects/*/package.json examples/copilotkit-page/package.json; do d=$$(dirname $$p); echo "$$d"; \
 	  (cd $$d && npm ci --no-audit --no-fund && PARLEY_BIN=$(CURDIR)/bin/parley npm test) || exit 1; done
 
 # The Python SDK is tested and built in an environment of its own.
