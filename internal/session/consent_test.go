@@ -29,6 +29,7 @@ func TestAgentsDoNotConsent(t *testing.T) {
 		"another agent":                    {agent("helper", chat.ScopeUser, chat.ScopeAgent), chat.Denied, ""},
 		"an administrator's agent":         {agent("helper", chat.ScopeAdmin), chat.Denied, ""},
 		"a user with the scope agent only": {person, chat.Denied, ""},
+		"a user who only serves it":        {chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "clerk"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}, Agents: []string{"demo"}}, chat.Denied, ""},
 	}
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}, {Actor: agent("helper").Actor, Role: chat.Owner}, {Actor: agent("ops").Actor, Role: chat.Owner}, {Actor: person.Actor, Role: chat.Owner}}
 	for who, c := range callers {

@@ -147,11 +147,14 @@ type errEnded struct{ requestID string }
 func (errEnded) Error() string { return "the prompt is not open any more" }
 
 // mayAnswer returns an error if the caller may not answer a prompt. Approvals and
-// permissions need a person, in every dialect. Other prompts, including calls of tools
-// that the sender of the message runs, may be answered by every caller except the agent
-// that asks.
-func mayAnswer(c chat.Caller, p *chat.Prompt) error {
+// permissions need a person, in every dialect, with a role in the session: a caller that
+// is there only because it may serve the agent is the agent. Other prompts, including
+// calls of tools that the sender of the message runs, may be answered by every caller
+// except the agent that asks.
+func mayAnswer(c chat.Caller, sess *chat.Session, p *chat.Prompt) error {
 	switch {
+	case consent(p) && c.MayServe(p.Agent) && sess.RoleOf(c.Actor) == "" && !c.Administers(sess.Workspace):
+		return chat.Errorf(chat.Denied, "you may serve agent %q, which asks this; a person of the session approves or permits", p.Agent).With("request_id", p.RequestID)
 	case consent(p) && !c.Person():
 		return chat.Errorf(chat.Denied, "only a person approves or permits something: this needs an actor of kind user with the scope user").
 			With("request_id", p.RequestID)
@@ -174,7 +177,7 @@ func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 	if p == nil {
 		return chat.Event{}, errEnded{request}
 	}
-	if err := mayAnswer(c, p); err != nil {
+	if err := mayAnswer(c, &d.state.Session, p); err != nil {
 		return chat.Event{}, err
 	}
 	if p.Deadline != 0 && d.now >= p.Deadline {

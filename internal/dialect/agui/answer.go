@@ -68,6 +68,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 			if _, err := d.opt.Sessions.Stop(ctx, t.caller, t.session, one.prompt.Workstream, "the question was cancelled"); err != nil {
 				return false, err
 			}
+			t.stopping = one.prompt.RequestID
 			first = min(first, st.Last+1)
 			continue
 		}

@@ -22,15 +22,16 @@ type target struct {
 	runID   string         // the client's id of the run
 	form    form
 
-	whole   bool        // all runs of the thread
-	message chat.Seq    // the run that answers this message; base is not known yet
-	base    *chat.Event // the turn.started of the turn that the run belongs to
-	from    chat.Seq    // the run begins at or after this event
-	exact   bool        // the run begins with the event from
-	skip    int         // frames of the run that the client has
-	rest    bool        // all runs until the turn ends
-	then    chat.Seq    // after it also the run that answers this message
-	extra   []event     // shown after the first frame; not part of the log
+	whole    bool        // all runs of the thread
+	message  chat.Seq    // the run that answers this message; base is not known yet
+	base     *chat.Event // the turn.started of the turn that the run belongs to
+	from     chat.Seq    // the run begins at or after this event
+	exact    bool        // the run begins with the event from
+	skip     int         // frames of the run that the client has
+	rest     bool        // all runs until the turn ends
+	stopping string      // a cancelled prompt, whose turn is being stopped
+	then     chat.Seq    // after it also the run that answers this message
+	extra    []event     // shown after the first frame; not part of the log
 }
 
 // stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects. A stream that
@@ -171,6 +172,8 @@ func (v *view) caughtUp(out []frame, enc *encoder) []frame {
 			out = append(out, t.ephemeral(openOutcome(enc.prompts, t.form, "open"))...)
 		}
 		v.done = true
+	case len(enc.waiting) > 0 && !v.begun && t.stopping != "" && slices.Contains(enc.waiting, t.stopping):
+		// The turn of a cancelled question ends in a moment, and the question with it.
 	case len(enc.waiting) > 0 && !v.begun:
 		// The request did not answer all prompts that the last run ended with.
 		var open []*chat.Prompt
