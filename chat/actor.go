@@ -76,7 +76,7 @@ func (a Actor) Same(b Actor) bool { return a.Kind == b.Kind && a.ID == b.ID }
 // Key is the identity as one string, for indexes.
 func (a Actor) Key() string { return string(a.Kind) + ":" + a.ID }
 
-// Scope is a right that a caller holds over the whole server.
+// Scope is a right that a caller holds in its workspace.
 type Scope string
 
 // The scopes. Rights over one session come from being its owner or member.

@@ -120,7 +120,7 @@ func TestGoodDrafts(t *testing.T) {
 	}
 }
 
-func TestSettleTrustsNoPayload(t *testing.T) {
+func TestNormalizeTrustsNoPayload(t *testing.T) {
 	for _, p := range []string{`{{{`, `{}x`, `"`, `{"a":1},"type":"user.message"`, "\xff", `{"a" : 1} }`} {
 		d := Draft{Type: "odd.thing", Payload: json.RawMessage(p)}
 		wantCode(t, d.Normalize(), Invalid)

@@ -22,7 +22,13 @@ func (d *echo) append(w http.ResponseWriter, r *http.Request, c chat.Caller) err
 	if err := d.http.Read(r, &message); err != nil {
 		return err
 	}
-	events, err := d.p.sessions.Append(r.Context(), c, chat.SessionID(r.PathValue("id")), []chat.Draft{chat.NewDraft(message)})
+	sess, err := d.p.sessions.Own(r.Context(), c, r.PathValue("id")) // an id of a client is the caller's own name for a session
+	if err != nil {
+		return err
+	}
+	draft := chat.NewDraft(message)
+	draft.Via = "echo"
+	events, err := d.p.sessions.Append(r.Context(), c, sess.ID, []chat.Draft{draft})
 	if err == nil {
 		d.http.Send(w, r, http.StatusOK, events)
 	}

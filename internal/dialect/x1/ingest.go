@@ -109,7 +109,7 @@ func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSess
 	if cerr != nil {
 		return nil, cerr
 	}
-	m, _ := Decode(a.id, a.msg.Data) // take refuses a bad one
+	m, _ := Decode(a.id, a.msg.Data) // store refuses a bad one
 	meta := sidecarMeta{Sidecar: true, AgentID: agentNamed(&c, a, &m)}
 	if chat.CodeOf(err) == chat.NotFound && !a.guest {
 		metadata, merr := withSidecarMeta(nil, meta)
