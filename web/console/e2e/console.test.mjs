@@ -237,6 +237,15 @@ describe("entries", () => {
       const heading = page.getByRole("button", { name: "Million people" });
       const biggest = async () => (await page.locator(".pl-table tbody tr").first().locator("td").first().innerText({ timeout: 1000 }).catch(() => "")) === "Tokyo";
       await turn(-400, () => heading.isVisible(), "the table");
+      // A click during the rest of the scrolling would miss the button.
+      let box = "";
+      let still = 0;
+      await until(page, async () => {
+        const last = box;
+        box = JSON.stringify(await heading.boundingBox());
+        still = box === last ? still + 1 : 0;
+        return still === 15;
+      }, "the end of scrolling");
       for (const order of ["ascending", "descending"]) {
         await heading.click();
         await page.locator(`.pl-table th[aria-sort=${order}]`).waitFor();
