@@ -3,9 +3,13 @@ package nemo
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gobwas/ws"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
@@ -103,6 +107,57 @@ func TestStaleConnectionIsClosed(t *testing.T) {
 	if textOf(got) != words1toN(50) {
 		t.Errorf("got %q", textOf(got))
 	}
+}
+
+// An answer to an earlier ping does not prove that the client is still there: it may have been sent just before the end.
+func TestStaleConnectionWithLatePong(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
+	old, early, _, err := ws.Dial(t.Context(), "ws"+strings.TrimPrefix(w.HTTP.URL, "http")+"/websocket?conversation_id=c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.Close()
+	in := io.Reader(old)
+	if early != nil { // frames that came with the answer to the handshake
+		in = early
+	}
+	if err := old.SetDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	send := func(f ws.Frame) {
+		t.Helper()
+		if err := ws.WriteFrame(old, ws.MaskFrame(f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(fits func(ws.Frame) bool) ws.Frame {
+		t.Helper()
+		for {
+			f, err := ws.ReadFrame(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fits(f) {
+				return f
+			}
+		}
+	}
+	isPing := func(f ws.Frame) bool { return f.Header.OpCode == ws.OpPing }
+
+	send(ws.NewPongFrame(next(isPing).Payload))
+	send(ws.NewTextFrame([]byte(userMessage("c1", "m1", "chat_stream", "/ask text timeout=60"))))
+	next(func(f ws.Frame) bool { return strings.Contains(string(f.Payload), "input_type") })
+	behindPrompt := next(isPing)
+	back := w.dial("?conversation_id=c1")
+	next(isPing) // of the check
+	send(ws.NewPongFrame(behindPrompt.Payload))
+	if f := next(func(f ws.Frame) bool { return f.Header.OpCode == ws.OpClose }); !strings.Contains(string(f.Payload), errReplaced.Error()) {
+		t.Errorf("the old connection was closed with %q", f.Payload)
+	}
+	p := back.prompt()
+	back.answer("c1", "m2", p.Parent, "Ada")
+	back.readTurn()
 }
 
 func TestResumeIsBoundToIdentity(t *testing.T) {

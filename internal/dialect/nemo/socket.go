@@ -63,6 +63,7 @@ type socket struct {
 
 	mu       sync.Mutex
 	subs     map[subscriptionKey]*subscription
+	answered uint64        // the last ping that was answered
 	nextPong chan struct{} // closed when a pong arrives
 }
 
@@ -216,24 +217,28 @@ func (s *socket) heartbeat(ctx context.Context) {
 }
 
 // ping sends a ping. An error is ignored: a broken connection ends the read loop.
-func (s *socket) ping(ctx context.Context) {
-	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, s.pingCount.Add(1)))
+func (s *socket) ping(ctx context.Context) (number uint64) {
+	number = s.pingCount.Add(1)
+	_ = s.conn.Ping(ctx, binary.BigEndian.AppendUint64(nil, number))
+	return number
 }
 
 // pong is called inside Read.
 func (s *socket) pong(payload []byte) {
 	s.ponged.Store(true)
 	s.arrived.Store(true)
+	if len(payload) != 8 {
+		return
+	}
+	number := binary.BigEndian.Uint64(payload)
 	s.mu.Lock()
+	s.answered = max(s.answered, number)
 	close(s.nextPong)
 	s.nextPong = make(chan struct{})
 	subs := slices.Collect(maps.Values(s.subs))
 	s.mu.Unlock()
-	if len(payload) != 8 {
-		return
-	}
 	for _, sub := range subs {
-		sub.pong(binary.BigEndian.Uint64(payload))
+		sub.pong(number)
 	}
 }
 
@@ -250,17 +255,21 @@ func (s *socket) ignoresPings() bool {
 func (s *socket) respondsToPing(timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	s.mu.Lock()
-	answered := s.nextPong
-	s.mu.Unlock()
-	s.ping(ctx)
-	select {
-	case <-answered:
-		return true
-	case <-s.done:
-		return false
-	case <-ctx.Done():
-		return !s.ponged.Load()
+	number := s.ping(ctx)
+	for {
+		s.mu.Lock()
+		answered, next := s.answered, s.nextPong
+		s.mu.Unlock()
+		if answered >= number { // the answer to an earlier ping may have been sent by a client that has gone since
+			return true
+		}
+		select {
+		case <-next:
+		case <-s.done:
+			return false
+		case <-ctx.Done():
+			return !s.ponged.Load()
+		}
 	}
 }
 
