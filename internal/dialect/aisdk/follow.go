@@ -219,7 +219,6 @@ func (s *selector) caughtUp() {
 		return
 	}
 	s.begin()
-	s.hideExecuted()
 	if slices.ContainsFunc(s.run.prompts, func(p *prompt) bool { return p.at.message == s.run.at.message }) {
 		s.finish(finishTools)
 	}
@@ -254,6 +253,9 @@ func (s *selector) finish(reason string) {
 func (s *selector) ready() []chunk {
 	if s.t.whole && !s.live && !s.done {
 		return nil
+	}
+	if s.t.whole && s.count == 0 {
+		s.hideExecuted()
 	}
 	out := s.out
 	s.out = nil

@@ -74,6 +74,9 @@ func TestAToolThatWasRunIsMarked(t *testing.T) {
 	if rest := s.read(live, 0); rest.words() != "done" {
 		t.Errorf("%v", rest.chunks)
 	}
+	if finished := s.get("/api/chat/c1/stream?replay=finished"); finished.find(t, chunkToolInput)["providerExecuted"] != true {
+		t.Errorf("a finished turn: %v", finished.chunks)
+	}
 }
 
 func TestAMessageThatSteersBeginsAMessage(t *testing.T) {
