@@ -35,6 +35,34 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 	}
 }
 
+// answerFirst stores the answers to open prompts that a page has given but not sent before its next message, and returns the
+// state behind them. A prompt that is not answered wholly stays open.
+func (d *Dialect) answerFirst(ctx context.Context, c chat.Caller, st *chat.State, given *answers) (*chat.State, error) {
+	for range 3 { // a prompt that ends meanwhile refuses all answers
+		var drafts []chat.Draft
+		for _, p := range st.Prompts {
+			if !given.mentions(p) {
+				continue
+			}
+			if draft, err := given.draft(p); err == nil {
+				drafts = append(drafts, draft)
+			}
+		}
+		if len(drafts) == 0 {
+			break
+		}
+		id := st.Session.ID
+		_, err := d.opt.Sessions.Append(ctx, c, id, drafts)
+		if err != nil && chat.ReasonOf(err) != chat.PromptEnded {
+			return nil, err
+		}
+		if st, err = d.opt.Sessions.State(ctx, c, id); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
+}
+
 // turnOfMessage returns turn.started of an assistant message, or of the running turn when the page does not name it.
 func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, sess *chat.Session, id string) (chat.Event, error) {
 	seq := chat.Seq(0)
@@ -130,16 +158,10 @@ func (d *Dialect) tryAnswer(ctx context.Context, c chat.Caller, id chat.SessionI
 		if !p.open {
 			continue
 		}
-		a, err := given.to(&p.Prompt)
+		draft, err := given.draft(&p.Prompt)
 		if err != nil {
 			return t, false, err
 		}
-		body, err := a.Body(&p.Prompt)
-		if err != nil {
-			return t, false, err
-		}
-		draft := chat.NewDraft(body)
-		draft.Via = via
 		drafts = append(drafts, draft)
 		p.open = false
 	}

@@ -51,6 +51,7 @@ type sendRequest struct {
 	regenerate bool
 	replaces   string // the id of the message that is edited or answered again
 	message    pageMessage
+	before     pageMessage     // the message before it, when that is the assistant's: it may have answers that were not sent
 	context    json.RawMessage // of a user message
 }
 
@@ -127,6 +128,12 @@ func decodeSend(b []byte) (*sendRequest, error) {
 	}
 	if m.Role == roleAssistant {
 		return req, nil
+	}
+	if n := len(in.Messages); n > 1 {
+		var before pageMessage
+		if edge.Decode(in.Messages[n-2], &before) == nil && before.Role == roleAssistant && len(before.Parts) <= maxParts {
+			req.before = before
+		}
 	}
 	var err error
 	req.context, err = messageContext(in.System, in.Tools)

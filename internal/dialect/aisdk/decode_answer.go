@@ -40,6 +40,21 @@ func (a *answers) mentions(p *chat.Prompt) bool {
 	return false
 }
 
+// draft returns the event that answers a prompt.
+func (a *answers) draft(p *chat.Prompt) (chat.Draft, error) {
+	answer, err := a.to(p)
+	if err != nil {
+		return chat.Draft{}, err
+	}
+	body, err := answer.Body(p)
+	if err != nil {
+		return chat.Draft{}, err
+	}
+	draft := chat.NewDraft(body)
+	draft.Via = via
+	return draft, nil
+}
+
 // to returns the page's answer to a prompt.
 func (a *answers) to(p *chat.Prompt) (out chat.Answer, err error) {
 	switch {

@@ -68,7 +68,8 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if err != nil {
 		return target{}, err
 	}
-	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine })
+	given := req.before.answers()
+	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine || given.mentions(p) })
 	if !asks && !req.regenerate && req.replaces != m.ID {
 		return d.append(ctx, c, sess.ID, draft)
 	}
@@ -80,6 +81,9 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 		return d.replace(ctx, c, &sess, req.chat, sent, draft, req.regenerate)
 	case sent != nil:
 		return d.repeat(ctx, c, sent, &draft)
+	}
+	if st, err = d.answerFirst(ctx, c, st, &given); err != nil {
+		return target{}, err
 	}
 	if t, answered, err := d.reply(ctx, c, st, &draft, &body); answered || err != nil {
 		return t, err
