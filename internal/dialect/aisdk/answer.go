@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -13,9 +14,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 	if err != nil {
 		return target{}, err
 	}
-	gate := d.gate(sess.ID)
-	gate.Lock()
-	defer gate.Unlock()
+	defer d.gates.Lock(string(sess.ID))()
 	if err := c.May(&sess, chat.Answerer); err != nil {
 		return target{}, err
 	}
@@ -125,20 +124,11 @@ func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionI
 				a.open = a.open && a.RequestID != request
 			}
 		}
-		if r.ended && !hasOpen(all) {
+		if r.ended && !slices.ContainsFunc(all, func(a *asked) bool { return a.open }) {
 			break
 		}
 	}
 	return all, nil
-}
-
-func hasOpen(all []*asked) bool {
-	for _, a := range all {
-		if a.open {
-			return true
-		}
-	}
-	return false
 }
 
 // tryAnswer stores the answers to open prompts in one commit. It reports again when another answer was first meanwhile.

@@ -52,9 +52,7 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if err != nil {
 		return target{}, err
 	}
-	gate := d.gate(sess.ID)
-	gate.Lock()
-	defer gate.Unlock()
+	defer d.gates.Lock(string(sess.ID))()
 	if err := c.May(&sess, chat.Answerer); err != nil {
 		return target{}, err
 	}

@@ -4,18 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -68,8 +67,7 @@ type Dialect struct {
 	opt   Options
 	log   *slog.Logger
 	http  *edge.HTTP
-	seed  maphash.Seed
-	gates [64]sync.Mutex // by session id: of several requests that send to a chat, one decides at a time
+	gates keylock.Locks // by session id: of several requests that send to a chat, one decides at a time
 
 	unauthenticated *wire.AuthLimit // sockets
 }
@@ -85,7 +83,7 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, log: log, seed: maphash.MakeSeed(),
+		opt: opt, log: log,
 		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout),
 		http:            &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
 	}
@@ -95,11 +93,6 @@ func New(opt Options) *Dialect {
 func errorForm(err error, _ http.Header) (int, any) {
 	e := chat.Public(err)
 	return edge.Status(e.Code), edge.Text(e.Msg)
-}
-
-// gate is the lock of the requests that send to a chat.
-func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
-	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
 }
 
 // Routes lists the routes of the dialect. A page sets the option api to /api/chat, or to /api/chat/{id} when its transport
