@@ -65,22 +65,22 @@ type pageMessage struct {
 // pagePart is a part of it.
 type pagePart struct {
 	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	URL       string          `json:"url"`
-	MediaType string          `json:"mediaType"`
-	Filename  string          `json:"filename"`
-	Call      string          `json:"toolCallId"`
-	State     string          `json:"state"`
-	Output    json.RawMessage `json:"output"`
-	ErrorText string          `json:"errorText"`
-	Approval  *pageApproval   `json:"approval"`
+	Text      string          `json:"text,omitempty"`
+	URL       string          `json:"url,omitempty"`
+	MediaType string          `json:"mediaType,omitempty"`
+	Filename  string          `json:"filename,omitempty"`
+	Call      string          `json:"toolCallId,omitempty"`
+	State     string          `json:"state,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	ErrorText string          `json:"errorText,omitempty"`
+	Approval  *pageApproval   `json:"approval,omitempty"`
 }
 
 // pageApproval is the page's decision about a call.
 type pageApproval struct {
 	ID       string `json:"id"`
-	Approved *bool  `json:"approved"`
-	Reason   string `json:"reason"`
+	Approved *bool  `json:"approved,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 func invalid(format string, args ...any) error { return chat.Errorf(chat.Invalid, format, args...) }
