@@ -85,11 +85,7 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 	if seq == 0 || seq > sess.Last {
 		return chat.Event{}, none
 	}
-	fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	e, err := fact.Event()
+	e, err := d.event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return e, err
 	}
@@ -97,6 +93,14 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 		return e, none
 	}
 	return e, nil
+}
+
+func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
+	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return fact.Event()
 }
 
 // asked is a prompt of a turn.

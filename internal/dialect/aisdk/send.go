@@ -140,14 +140,11 @@ func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	e, err := d.opt.Sessions.Sent(ctx, c, id, message)
 	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok && e == nil && err == nil {
 		_, seq, _ := parsed.Parts() // a fork has the same numbers
-		var fact chat.Fact
-		if fact, err = d.opt.Sessions.Event(ctx, c, id, seq); err == nil {
-			var found chat.Event
-			found, err = fact.Event()
-			e = &found
-		} else if chat.CodeOf(err) == chat.NotFound {
-			err = nil
+		var found chat.Event
+		if found, err = d.event(ctx, c, id, seq); chat.CodeOf(err) == chat.NotFound {
+			return nil, nil
 		}
+		e = &found
 	}
 	if err != nil || e == nil || e.Workstream != mainLine {
 		return nil, err

@@ -278,11 +278,7 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string) (*targe
 		return nil, err
 	}
 	if waits {
-		fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-		if err != nil {
-			return nil, err
-		}
-		e, err := fact.Event()
+		e, err := d.event(ctx, c, sess.ID, seq)
 		if _, message := e.Body.(chat.UserMessage); err != nil || !message {
 			return nil, err
 		}
