@@ -247,6 +247,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 			stream("agui", "POST", "/ag-ui/default", `{"threadId":"busy-agui","runId":"r","messages":[{"id":"m","role":"user","content":"/sleep 600"}],"tools":[],"context":[]}`)
 			stream("aisdk", "POST", "/api/chat", `{"id":"busy-aisdk","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"/sleep 600"}]}]}`)
 			socket("aisdk socket", "/api/chat", eve, `{"type":"resume","requestId":"r","id":"busy-aisdk","headers":{},"body":{}}`)
+			socket("aisdk by frame", "/api/chat", "", `{"type":"resume","requestId":"r","id":"busy-aisdk","headers":{"authorization":"Bearer `+eve+`"},"body":{}}`)
 			stream("nemo", "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"/sleep 600"}],"stream":true}`)
 			socket("native socket", "/parley/v1/ws", eve, `{"op":"watch","id":1,"session_id":"room","after":"0"}`)
 			socket("worker", "/parley/v1/agents/eve/work", eve, `{"op":"ready","slots":1}`)
@@ -255,6 +256,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 			socket("nemo by message", "/websocket", "", `{"type":"auth_message","payload":{"method":"api_key","token":"`+eve+`"}}`)
 			socket("kept", "/parley/v1/ws", root, `{"op":"watch","id":1,"session_id":"room","after":"0"}`)
 			waitFor(t, func() bool { return strings.Contains(endings["nemo by message"].out.String(), `"success"`) }, "the message did not sign in")
+			waitFor(t, func() bool { return strings.Contains(endings["aisdk by frame"].out.String(), `"start"`) }, "the frame did not sign in")
 			busEnds := map[string]chan struct{}{}
 			for name, opts := range map[string][]nats.Option{
 				"nats credential": credentialOf(cred, make(chan error, 64)),

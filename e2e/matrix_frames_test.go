@@ -161,6 +161,7 @@ func (v *testCaller) frames(t *testing.T) {
 	v.native(t, p, hers)
 	v.work(t, p, turn)
 	v.nemo(t, p, hers)
+	v.aisdk(t, p, hers)
 	v.subjects(t, p, bus)
 	if v.class != member {
 		if after := state(); after != before {
@@ -284,6 +285,36 @@ func (v *testCaller) nemo(t *testing.T, p *process, hers owned) {
 		}
 		if strings.Contains(got, "secret") {
 			t.Errorf("%s shows alice's data: %s", typ, got)
+		}
+	}
+}
+
+// aisdk sends the frames of the AI SDK's socket with the token in the handshake, and in each frame.
+func (v *testCaller) aisdk(t *testing.T, p *process, hers owned) {
+	t.Helper()
+	if v.class == member {
+		return // a chat id means a session of the member's own, as in NeMo's dialect
+	}
+	for _, handshake := range []string{v.token, ""} {
+		k, code := dialAs(t, p, handshake, "/api/chat")
+		if k == nil {
+			t.Errorf("the socket of the AI SDK: %d", code)
+			return
+		}
+		headers := `{}`
+		if handshake == "" && v.token != "" {
+			headers = `{"authorization":` + quoted("Bearer "+v.token) + `}`
+		}
+		for _, frame := range []string{`"type":"resume","id":"hers"`, `"type":"resume","id":"asked"`, `"type":"send",` + strings.TrimSuffix(aisdkSend("hers", "intruder")[1:], "}")} {
+			got := k.ask(`{`+filled(hers, frame)+`,"requestId":"r","headers":`+headers+`,"body":{}}`, func(a string) bool {
+				if strings.Contains(a, "secret") {
+					t.Errorf("%s shows alice's data: %s", frame, a)
+				}
+				return !strings.Contains(a, `"type":"chunk"`) && !strings.Contains(a, `"type":"start"`)
+			})
+			if v.class == unknown && !strings.HasPrefix(got, `{"type":"error"`) {
+				t.Errorf("%s is accepted: %s", frame, got)
+			}
 		}
 	}
 }

@@ -38,6 +38,7 @@ var public = map[string]string{
 	"GET /v1/health":                          "for balancers",
 	"GET /parley/v1/openapi.json":             "describes the server",
 	"GET /websocket":                          "the first frame may carry the credential; see TestEveryFrameChecksItsCaller",
+	"GET /api/chat":                           "a WebSocket whose frames may carry the credential; see TestEveryFrameChecksItsCaller",
 	"GET /auth/redirect":                      "the state in the address is the credential",
 	"GET /api/v1/signed/{path...}":            "the address is signed; see TestSignedURLIsLimited",
 	"PUT /api/v1/signed/{path...}":            "the address is signed; see TestSignedURLIsLimited",

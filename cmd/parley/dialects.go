@@ -105,6 +105,7 @@ func (p *parley) openAGUI() (endpoint, error) {
 func (p *parley) openAISDK() (endpoint, error) {
 	d := aisdk.New(aisdk.Options{
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns, Agents: p.agentNames,
+		Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Remote: p.auth.Remote,
 		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
 	return endpoint{routes: d.Routes(), as: d.As}, nil

@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -13,9 +14,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 	if err != nil {
 		return target{}, err
 	}
-	gate := d.gate(sess.ID)
-	gate.Lock()
-	defer gate.Unlock()
+	defer d.gates.Lock(string(sess.ID))()
 	if err := c.May(&sess, chat.Answerer); err != nil {
 		return target{}, err
 	}
@@ -33,6 +32,34 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 			return t, err
 		}
 	}
+}
+
+// answerFirst stores the answers to open prompts that a page has given but not sent before its next message, and returns the
+// state behind them. A prompt that is not answered wholly stays open.
+func (d *Dialect) answerFirst(ctx context.Context, c chat.Caller, st *chat.State, given *answers) (*chat.State, error) {
+	for range 3 { // a prompt that ends meanwhile refuses all answers
+		var drafts []chat.Draft
+		for _, p := range st.Prompts {
+			if !given.mentions(p) {
+				continue
+			}
+			if draft, err := given.draft(p); err == nil {
+				drafts = append(drafts, draft)
+			}
+		}
+		if len(drafts) == 0 {
+			break
+		}
+		id := st.Session.ID
+		_, err := d.opt.Sessions.Append(ctx, c, id, drafts)
+		if err != nil && chat.ReasonOf(err) != chat.PromptEnded {
+			return nil, err
+		}
+		if st, err = d.opt.Sessions.State(ctx, c, id); err != nil {
+			return nil, err
+		}
+	}
+	return st, nil
 }
 
 // turnOfMessage returns turn.started of an assistant message, or of the running turn when the page does not name it.
@@ -58,11 +85,7 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 	if seq == 0 || seq > sess.Last {
 		return chat.Event{}, none
 	}
-	fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	e, err := fact.Event()
+	e, err := d.event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return e, err
 	}
@@ -70,6 +93,14 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 		return e, none
 	}
 	return e, nil
+}
+
+func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
+	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return fact.Event()
 }
 
 // asked is a prompt of a turn.
@@ -97,20 +128,11 @@ func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionI
 				a.open = a.open && a.RequestID != request
 			}
 		}
-		if r.ended && !hasOpen(all) {
+		if r.ended && !slices.ContainsFunc(all, func(a *asked) bool { return a.open }) {
 			break
 		}
 	}
 	return all, nil
-}
-
-func hasOpen(all []*asked) bool {
-	for _, a := range all {
-		if a.open {
-			return true
-		}
-	}
-	return false
 }
 
 // tryAnswer stores the answers to open prompts in one commit. It reports again when another answer was first meanwhile.
@@ -130,16 +152,10 @@ func (d *Dialect) tryAnswer(ctx context.Context, c chat.Caller, id chat.SessionI
 		if !p.open {
 			continue
 		}
-		a, err := given.to(&p.Prompt)
+		draft, err := given.draft(&p.Prompt)
 		if err != nil {
 			return t, false, err
 		}
-		body, err := a.Body(&p.Prompt)
-		if err != nil {
-			return t, false, err
-		}
-		draft := chat.NewDraft(body)
-		draft.Via = via
 		drafts = append(drafts, draft)
 		p.open = false
 	}

@@ -51,6 +51,7 @@ type sendRequest struct {
 	regenerate bool
 	replaces   string // the id of the message that is edited or answered again
 	message    pageMessage
+	before     pageMessage     // the message before it, when that is the assistant's: it may have answers that were not sent
 	context    json.RawMessage // of a user message
 }
 
@@ -64,22 +65,22 @@ type pageMessage struct {
 // pagePart is a part of it.
 type pagePart struct {
 	Type      string          `json:"type"`
-	Text      string          `json:"text"`
-	URL       string          `json:"url"`
-	MediaType string          `json:"mediaType"`
-	Filename  string          `json:"filename"`
-	Call      string          `json:"toolCallId"`
-	State     string          `json:"state"`
-	Output    json.RawMessage `json:"output"`
-	ErrorText string          `json:"errorText"`
-	Approval  *pageApproval   `json:"approval"`
+	Text      string          `json:"text,omitempty"`
+	URL       string          `json:"url,omitempty"`
+	MediaType string          `json:"mediaType,omitempty"`
+	Filename  string          `json:"filename,omitempty"`
+	Call      string          `json:"toolCallId,omitempty"`
+	State     string          `json:"state,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	ErrorText string          `json:"errorText,omitempty"`
+	Approval  *pageApproval   `json:"approval,omitempty"`
 }
 
 // pageApproval is the page's decision about a call.
 type pageApproval struct {
 	ID       string `json:"id"`
-	Approved *bool  `json:"approved"`
-	Reason   string `json:"reason"`
+	Approved *bool  `json:"approved,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 func invalid(format string, args ...any) error { return chat.Errorf(chat.Invalid, format, args...) }
@@ -127,6 +128,12 @@ func decodeSend(b []byte) (*sendRequest, error) {
 	}
 	if m.Role == roleAssistant {
 		return req, nil
+	}
+	if n := len(in.Messages); n > 1 {
+		var before pageMessage
+		if edge.Decode(in.Messages[n-2], &before) == nil && before.Role == roleAssistant && len(before.Parts) <= maxParts {
+			req.before = before
+		}
 	}
 	var err error
 	req.context, err = messageContext(in.System, in.Tools)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -40,6 +41,21 @@ func (a *answers) mentions(p *chat.Prompt) bool {
 	return false
 }
 
+// draft returns the event that answers a prompt.
+func (a *answers) draft(p *chat.Prompt) (chat.Draft, error) {
+	answer, err := a.to(p)
+	if err != nil {
+		return chat.Draft{}, err
+	}
+	body, err := answer.Body(p)
+	if err != nil {
+		return chat.Draft{}, err
+	}
+	draft := chat.NewDraft(body)
+	draft.Via = via
+	return draft, nil
+}
+
 // to returns the page's answer to a prompt.
 func (a *answers) to(p *chat.Prompt) (out chat.Answer, err error) {
 	switch {
@@ -51,16 +67,11 @@ func (a *answers) to(p *chat.Prompt) (out chat.Answer, err error) {
 		out.Text, out.Values = answerText(o.Output)
 		return out, nil
 	case p.Permission != nil:
-		granted := []string{}
 		yes, _, ok := a.decision(p.RequestID, p.RequestID)
 		if !ok {
 			return out, invalid("The request for permission is not decided.")
 		}
-		if yes {
-			granted = p.Permission.Scopes
-		}
-		out.Granted = &granted
-		return out, nil
+		return edge.Consent(p, yes), nil
 	}
 	for _, c := range p.Approval.Calls {
 		d := chat.Decision{CallID: c.CallID}
@@ -120,13 +131,8 @@ func (a *answers) decision(request, call string) (approve bool, reason string, o
 		return *said.Approved, said.Reason, true
 	}
 	words, _ := answerText(o.Output)
-	switch strings.ToLower(strings.TrimSpace(words)) {
-	case "yes", "true", "ok", "approve", "approved", "allow":
-		return true, "", true
-	case "no", "false", "deny", "denied", "reject", "rejected":
-		return false, "", true
-	}
-	return false, "", false
+	approve, ok = edge.ParseConsent(words)
+	return approve, "", ok
 }
 
 // answerText reads the answer to a question: a text, a list of choices, or an object with one of them.

@@ -19,7 +19,8 @@
 // # What a page sends
 //
 // A request repeats the whole conversation as the page believes it. Only the last message is read: a user message is sent, an
-// assistant message is searched for answers to prompts that are open in the log. Everything else in it is ignored.
+// assistant message is searched for answers to prompts that are open in the log, also one directly before a user message.
+// Everything else is ignored.
 //
 // # What is not offered
 //

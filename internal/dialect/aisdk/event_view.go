@@ -18,7 +18,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 	if b, ok := e.Body.(chat.UserMessage); ok && e.Workstream == mainLine {
 		l := &listing{users: map[chat.Seq]*uiMessage{}}
 		l.user(&e, userParts(e.Session, b))
-		return append(out, l.messages[0].append(nil)), nil
+		return append(out, marshal(l.messages[0])), nil
 	}
 	r := newRun(false)
 	from := turnSeq(e.Turn)

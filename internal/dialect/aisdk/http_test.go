@@ -167,6 +167,62 @@ func TestAMessageDoesNotWaitBehindAnApproval(t *testing.T) {
 	}
 }
 
+// follow sends a user message behind an assistant message that has a part.
+func (s *testServer) follow(chatID, before, part, id, text string) response {
+	s.t.Helper()
+	return s.post(fmt.Sprintf(`{"id":%q,"trigger":"submit-message","messages":[{"id":%q,"role":"assistant","parts":[%s]},{"id":%q,"role":"user","parts":[{"type":"text","text":%q}]}]}`,
+		chatID, before, part, id, text))
+}
+
+func TestAMessageBringsAnswersThatWereNotSent(t *testing.T) {
+	s := newTestServer(t, nil)
+	asked := s.say("c1", "m1", `/approve deploy {"env":"prod"}`)
+	request := asked.find(t, chunkToolAsk)
+	part := func(approval any, approved string) string {
+		return fmt.Sprintf(`{"type":"dynamic-tool","toolName":"deploy","toolCallId":%q,"state":"approval-responded","input":{},"approval":{"id":%q%s}}`, request["toolCallId"], approval, approved)
+	}
+	for name, p := range map[string]string{"not decided": part(request["approvalId"], ""), "forged": part("p-1/x", `,"approved":true`)} {
+		if got := s.follow("c1", asked.id(t), p, "m2", "/echo next"); got.status != http.StatusConflict {
+			t.Errorf("%s: %d %s", name, got.status, got.text)
+		}
+	}
+	if n := len(s.Events("c1", "user.approval_response", "user.message")); n != 1 {
+		t.Errorf("%d events are stored", n)
+	}
+	yes := part(request["approvalId"], `,"approved":true`)
+	next := s.follow("c1", asked.id(t), yes, "m2", "/echo next")
+	if next.words() != "next" || next.id(t) == asked.id(t) {
+		t.Fatalf("%d %s %v", next.status, next.text, next.chunks)
+	}
+	if again := s.follow("c1", asked.id(t), yes, "m2", "/echo next"); fmt.Sprint(again.chunks) != fmt.Sprint(next.chunks) {
+		t.Errorf("again: %v", again.chunks)
+	}
+	if n := len(s.Events("c1", "user.approval_response")); n != 1 {
+		t.Errorf("%d answers are stored", n)
+	}
+	if n := len(s.Events("c1", "agent.tool_result")); n != 1 {
+		t.Errorf("the call has %d results", n)
+	}
+}
+
+func TestAMessageFollowsAnAnsweredQuestion(t *testing.T) {
+	for state, stored := range map[string]int{`"state":"output-available","output":"blue"`: 2, `"state":"output-error","errorText":"cancelled"`: 1} {
+		s := newTestServer(t, nil)
+		asked := s.say("c1", "m1", "/ask text")
+		part := fmt.Sprintf(`{"type":"tool-ask_person","toolCallId":%q,"input":{},%s}`, asked.find(t, chunkToolInput)["toolCallId"], state)
+		next := s.follow("c1", asked.id(t), part, "m2", "/echo next") // without an output the message itself is the answer
+		if !strings.Contains(next.words(), "next") {
+			t.Errorf("%s: %d %s %v", state, next.status, next.text, next.chunks)
+		}
+		if n := len(s.Events("c1", "user.message")); n != stored {
+			t.Errorf("%s: %d messages are stored", state, n)
+		}
+		if n := len(s.Events("c1", "user.input_response")); n != 1 {
+			t.Errorf("%s: %d answers are stored", state, n)
+		}
+	}
+}
+
 func TestNothingToResume(t *testing.T) {
 	s := newTestServer(t, nil)
 	s.say("c1", "m1", "/echo hello")

@@ -3,6 +3,7 @@ package aisdk
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,18 +13,22 @@ import (
 
 // uiMessage is a message as pages keep it. Assistant messages are folded from chunks as the clients do it.
 type uiMessage struct {
-	id       string
-	role     string
-	metadata map[string]json.RawMessage
-	parts    []*uiPart
+	ID       string                     `json:"id"`
+	Role     string                     `json:"role"`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+	Parts    []*uiPart                  `json:"parts"`
 }
 
-// uiPart is a part of a message. The fields are those of a chunk; state is that of texts and tools.
+// uiPart is a part of a message. It has the fields that are read from pages, and those that only pages read.
 type uiPart struct {
-	chunk
-	state    string
-	output   json.RawMessage
-	approved *bool
+	pagePart
+	ID       string          `json:"id,omitempty"` // of a data part
+	Text     *string         `json:"text,omitempty"`
+	Tool     string          `json:"toolName,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	Executed bool            `json:"providerExecuted,omitempty"`
+	Data     json.RawMessage `json:"data,omitempty"`
+	block    string          // the id of a text
 }
 
 // States of parts.
@@ -32,7 +37,6 @@ const (
 	stateStreaming = "streaming"
 	stateInput     = "input-available"
 	stateAsked     = "approval-requested"
-	stateResponded = "approval-responded"
 	stateOutput    = "output-available"
 	stateError     = "output-error"
 	stateDenied    = "output-denied"
@@ -41,7 +45,6 @@ const (
 const (
 	roleUser      = "user"
 	roleAssistant = "assistant"
-	roleSystem    = "system"
 )
 
 // add folds a chunk into an assistant message.
@@ -50,29 +53,38 @@ func (m *uiMessage) add(c chunk) {
 	case chunkStart, chunkMetadata:
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(c.raw, &fields) == nil {
-			if m.metadata == nil {
-				m.metadata = map[string]json.RawMessage{}
+			if m.Metadata == nil {
+				m.Metadata = map[string]json.RawMessage{}
 			}
-			for k, v := range fields {
-				m.metadata[k] = v
-			}
+			maps.Copy(m.Metadata, fields)
 		}
-	case chunkStartStep, chunkFile:
-		m.parts = append(m.parts, &uiPart{chunk: c})
+	case chunkStartStep:
+		m.Parts = append(m.Parts, &uiPart{pagePart: pagePart{Type: "step-start"}})
+	case chunkFile:
+		m.Parts = append(m.Parts, filePart(c.text, c.media, ""))
 	case chunkTextStart, chunkThinkStart:
-		m.parts = append(m.parts, &uiPart{chunk: c, state: stateStreaming})
-	case chunkTextDelta, chunkThinkDelta:
-		if p := m.find(func(p *uiPart) bool { return p.id == c.id && p.state == stateStreaming }); p != nil {
-			p.text += c.text
+		p := textPart("")
+		p.State, p.block = stateStreaming, c.id
+		if c.typ == chunkThinkStart {
+			p.Type = "reasoning"
 		}
-	case chunkTextEnd, chunkThinkEnd:
-		if p := m.find(func(p *uiPart) bool { return p.id == c.id && p.state == stateStreaming }); p != nil {
-			p.state = stateDone
+		m.Parts = append(m.Parts, p)
+	case chunkTextDelta, chunkThinkDelta, chunkTextEnd, chunkThinkEnd:
+		p := m.find(func(p *uiPart) bool { return p.block == c.id && p.State == stateStreaming })
+		if p == nil {
+			return
+		}
+		if *p.Text += c.text; c.typ == chunkTextEnd || c.typ == chunkThinkEnd {
+			p.State = stateDone
 		}
 	case chunkToolInput:
-		m.parts = append(m.parts, &uiPart{chunk: c, state: stateInput})
+		p := &uiPart{pagePart: pagePart{Type: "tool-" + c.tool, Call: c.call, State: stateInput}, Input: c.raw, Executed: c.executed}
+		if c.dynamic {
+			p.Type, p.Tool = "dynamic-tool", c.tool
+		}
+		m.Parts = append(m.Parts, p)
 	case chunkToolAsk, chunkToolOutput, chunkToolError, chunkToolDenied:
-		if p := m.find(func(p *uiPart) bool { return p.typ == chunkToolInput && p.call == c.call }); p != nil {
+		if p := m.find(func(p *uiPart) bool { return p.Call == c.call }); p != nil {
 			p.change(c)
 		}
 	default:
@@ -82,18 +94,24 @@ func (m *uiMessage) add(c chunk) {
 
 // change changes the state of a tool part.
 func (p *uiPart) change(c chunk) {
-	approved := true
+	approved := c.typ == chunkToolOutput
 	switch c.typ {
 	case chunkToolAsk:
-		p.state, p.approval = stateAsked, c.approval
+		p.State, p.Approval = stateAsked, &pageApproval{ID: c.approval}
+		return
 	case chunkToolOutput:
-		p.state, p.output, p.approved = stateOutput, c.raw, &approved
+		p.State, p.Output = stateOutput, c.raw
+		if len(c.raw) == 0 {
+			p.Output = json.RawMessage("null")
+		}
 	case chunkToolError:
 		// The clients accept an error only with an approval that was given, which is not known here.
-		p.state, p.text, p.approval = stateError, c.text, ""
+		p.State, p.ErrorText, p.Approval = stateError, c.text, nil
 	case chunkToolDenied:
-		approved = false
-		p.state, p.approved = stateDenied, &approved
+		p.State = stateDenied
+	}
+	if p.Approval != nil {
+		p.Approval.Approved = &approved
 	}
 }
 
@@ -102,95 +120,21 @@ func (m *uiMessage) data(c chunk) {
 	if !c.isData() || c.transient {
 		return
 	}
-	if p := m.find(func(p *uiPart) bool { return p.typ == c.typ && c.id != "" && p.id == c.id }); p != nil {
-		p.raw = c.raw
+	if p := m.find(func(p *uiPart) bool { return p.Type == c.typ && c.id != "" && p.ID == c.id }); p != nil {
+		p.Data = c.raw
 		return
 	}
-	m.parts = append(m.parts, &uiPart{chunk: c})
+	m.Parts = append(m.Parts, &uiPart{pagePart: pagePart{Type: c.typ}, ID: c.id, Data: c.raw})
 }
 
 // find returns the newest part that fits.
 func (m *uiMessage) find(fits func(*uiPart) bool) *uiPart {
-	for _, p := range slices.Backward(m.parts) {
+	for _, p := range slices.Backward(m.Parts) {
 		if fits(p) {
 			return p
 		}
 	}
 	return nil
-}
-
-// append appends the message as JSON.
-func (m *uiMessage) append(b []byte) []byte {
-	b = append(b, `{"id":`...)
-	b = chat.AppendString(b, m.id)
-	b = field(b, "role", m.role)
-	if len(m.metadata) > 0 {
-		b = rawField(b, "metadata", marshal(m.metadata))
-	}
-	b = append(b, `,"parts":[`...)
-	for i, p := range m.parts {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = p.append(b)
-	}
-	return append(b, ']', '}')
-}
-
-func (p *uiPart) append(b []byte) []byte {
-	b = append(b, `{"type":`...)
-	switch p.typ {
-	case chunkStartStep:
-		b = append(b, `"step-start"`...)
-	case chunkTextStart:
-		b = field(append(b, `"text"`...), "text", p.text)
-		if p.state != "" {
-			b = field(b, "state", p.state)
-		}
-	case chunkThinkStart:
-		b = field(field(append(b, `"reasoning"`...), "text", p.text), "state", p.state)
-	case chunkFile:
-		b = field(field(append(b, `"file"`...), "mediaType", p.media), "url", p.text)
-		if p.id != "" {
-			b = field(b, "filename", p.id)
-		}
-	case chunkToolInput:
-		b = p.appendTool(b)
-	default:
-		b = chat.AppendString(b, p.typ)
-		if p.id != "" {
-			b = field(b, "id", p.id)
-		}
-		b = rawField(b, "data", p.raw)
-	}
-	return append(b, '}')
-}
-
-func (p *uiPart) appendTool(b []byte) []byte {
-	if p.dynamic {
-		b = field(append(b, `"dynamic-tool"`...), "toolName", p.tool)
-	} else {
-		b = chat.AppendString(b, "tool-"+p.tool)
-	}
-	b = field(b, "toolCallId", p.call)
-	b = field(b, "state", p.state)
-	b = rawField(b, "input", p.raw)
-	switch p.state {
-	case stateOutput:
-		b = rawField(b, "output", p.output)
-	case stateError:
-		b = field(b, "errorText", p.text)
-	}
-	b = flag(b, "providerExecuted", p.executed)
-	if p.approval == "" {
-		return b
-	}
-	b = append(b, `,"approval":{"id":`...)
-	b = chat.AppendString(b, p.approval)
-	if p.approved != nil {
-		b = rawField(b, "approved", marshal(*p.approved))
-	}
-	return append(b, '}')
 }
 
 // listing folds a session into messages.
@@ -234,7 +178,7 @@ func (l *listing) take(e *chat.Event) {
 	for _, s := range l.run.steps {
 		m := l.current[s.at.message]
 		if m == nil {
-			m = &uiMessage{id: messageID(l.run.turn, s.at.message), role: roleAssistant}
+			m = &uiMessage{ID: messageID(l.run.turn, s.at.message), Role: roleAssistant}
 			m.add(l.run.start(s.at.message))
 			l.current[s.at.message] = m
 			l.messages = append(l.messages, m)
@@ -247,9 +191,9 @@ func (l *listing) take(e *chat.Event) {
 
 // user adds a message of a person.
 func (l *listing) user(e *chat.Event, parts []*uiPart) {
-	m := &uiMessage{id: string(e.ID), role: roleUser, parts: parts}
+	m := &uiMessage{ID: string(e.ID), Role: roleUser, Parts: parts}
 	if e.Via == via && e.ClientID != "" {
-		m.id = e.ClientID
+		m.ID = e.ClientID
 	}
 	l.users[e.Seq] = m
 	l.messages = append(l.messages, m)
@@ -269,7 +213,11 @@ func (l *listing) hideSteered(b chat.TurnInput) {
 }
 
 func textPart(text string) *uiPart {
-	return &uiPart{chunk: chunk{typ: chunkTextStart, text: text}}
+	return &uiPart{pagePart: pagePart{Type: "text"}, Text: &text}
+}
+
+func filePart(url, mediaType, name string) *uiPart {
+	return &uiPart{pagePart: pagePart{Type: "file", URL: url, MediaType: mediaType, Filename: name}}
 }
 
 // userParts returns the parts of a person's message. The clients refuse a message without parts.
@@ -289,7 +237,7 @@ func userParts(id chat.SessionID, b chat.UserMessage) (parts []*uiPart) {
 			address = fileURL(id, p.Path)
 		}
 		if address != "" {
-			parts = append(parts, &uiPart{chunk: chunk{typ: chunkFile, text: address, media: cmp.Or(p.MediaType, "application/octet-stream"), id: p.Name}})
+			parts = append(parts, filePart(address, cmp.Or(p.MediaType, "application/octet-stream"), p.Name))
 		}
 	}
 	if len(parts) == 0 {
@@ -326,22 +274,15 @@ func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, le
 		}
 		l.take(&e)
 	}
-	return l.json(legacy, limit), nil
+	return l.json(legacy, limit)
 }
 
 // json returns the last messages as a JSON array.
-func (l *listing) json(legacy bool, limit int) []byte {
+func (l *listing) json(legacy bool, limit int) ([]byte, error) {
 	var unfinished *uiMessage
 	if legacy && l.run != nil && !l.run.ended {
 		unfinished = l.current[l.run.at.message] // version 5 would append what it resumes
 	}
-	l.messages = slices.DeleteFunc(l.messages, func(m *uiMessage) bool { return len(m.parts) == 0 || m == unfinished })
-	b := []byte{'['}
-	for i, m := range l.messages[max(0, len(l.messages)-limit):] {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = m.append(b)
-	}
-	return append(b, ']')
+	l.messages = slices.DeleteFunc(l.messages, func(m *uiMessage) bool { return len(m.Parts) == 0 || m == unfinished })
+	return json.Marshal(append([]*uiMessage{}, l.messages[max(0, len(l.messages)-limit):]...)) // never null
 }

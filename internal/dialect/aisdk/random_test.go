@@ -291,7 +291,7 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 		l := newRandomLog(seed)
 		all := places(t, l, legacy)
 		out := sample{Legacy: legacy}
-		live := &uiMessage{role: roleAssistant}
+		live := &uiMessage{Role: roleAssistant}
 		for _, at := range all {
 			chunks := selected(t, l, target{at: at, legacy: legacy}, false)
 			if n := len(chunks); chunks[0].typ != chunkStart || chunks[n-1].typ != chunkFinish {
@@ -306,7 +306,7 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 				}
 			}
 			if at.segment == 0 {
-				live = &uiMessage{role: roleAssistant}
+				live = &uiMessage{Role: roleAssistant}
 			}
 			for _, c := range chunks {
 				live.add(c)
@@ -314,16 +314,16 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 			out.Segments = append(out.Segments, segment{at.message, encoded(chunks)})
 		}
 		whole := selected(t, l, target{whole: true, legacy: legacy}, true)
-		replayed := &uiMessage{role: roleAssistant}
+		replayed := &uiMessage{Role: roleAssistant}
 		for _, c := range whole {
 			replayed.add(c)
 		}
 		for _, m := range []*uiMessage{live, replayed} {
-			for _, p := range m.parts {
-				p.executed = false // a resumed page is told that a tool of its own was run
+			for _, p := range m.Parts {
+				p.Executed = false // a resumed page is told that a tool of its own was run
 			}
 		}
-		if got, want := string(replayed.append(nil)), string(live.append(nil)); got != want {
+		if got, want := string(marshal(replayed)), string(marshal(live)); got != want || got == "{}" {
 			t.Fatalf("seed %d: a resumed page has\n%s\nnot\n%s", seed, got, want)
 		}
 		if file == nil || seed >= 150 {
@@ -353,5 +353,9 @@ func listed(t *testing.T, l *randomLog, legacy bool) json.RawMessage {
 		}
 		list.take(&e)
 	}
-	return list.json(legacy, maxListMessages)
+	b, err := list.json(legacy, maxListMessages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }

@@ -52,9 +52,7 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if err != nil {
 		return target{}, err
 	}
-	gate := d.gate(sess.ID)
-	gate.Lock()
-	defer gate.Unlock()
+	defer d.gates.Lock(string(sess.ID))()
 	if err := c.May(&sess, chat.Answerer); err != nil {
 		return target{}, err
 	}
@@ -68,7 +66,8 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if err != nil {
 		return target{}, err
 	}
-	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine })
+	given := req.before.answers()
+	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine || given.mentions(p) })
 	if !asks && !req.regenerate && req.replaces != m.ID {
 		return d.append(ctx, c, sess.ID, draft)
 	}
@@ -80,6 +79,9 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 		return d.replace(ctx, c, &sess, req.chat, sent, draft, req.regenerate)
 	case sent != nil:
 		return d.repeat(ctx, c, sent, &draft)
+	}
+	if st, err = d.answerFirst(ctx, c, st, &given); err != nil {
+		return target{}, err
 	}
 	if t, answered, err := d.reply(ctx, c, st, &draft, &body); answered || err != nil {
 		return t, err
@@ -138,14 +140,11 @@ func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	e, err := d.opt.Sessions.Sent(ctx, c, id, message)
 	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok && e == nil && err == nil {
 		_, seq, _ := parsed.Parts() // a fork has the same numbers
-		var fact chat.Fact
-		if fact, err = d.opt.Sessions.Event(ctx, c, id, seq); err == nil {
-			var found chat.Event
-			found, err = fact.Event()
-			e = &found
-		} else if chat.CodeOf(err) == chat.NotFound {
-			err = nil
+		var found chat.Event
+		if found, err = d.event(ctx, c, id, seq); chat.CodeOf(err) == chat.NotFound {
+			return nil, nil
 		}
+		e = &found
 	}
 	if err != nil || e == nil || e.Workstream != mainLine {
 		return nil, err

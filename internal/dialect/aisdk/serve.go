@@ -4,18 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/maphash"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -51,6 +50,12 @@ type Options struct {
 	Conns    *wire.Conns                              // open streams and sockets
 	Agents   func(workspace string) []string          // names of the agents of this server; nil means any
 
+	// For frames of a WebSocket that bring a token.
+	Authenticate func(ctx context.Context, token string) (chat.Caller, error)
+	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
+	Remote       func(*http.Request) string                                               // the client's address
+	AuthTimeout  time.Duration                                                            // how long a socket stays open without authentication; 0 means 10 s
+
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of a file; 0 means 1 GiB
 	Heartbeat   time.Duration // silence after which a comment is sent; 0 means 15 s
@@ -62,22 +67,25 @@ type Dialect struct {
 	opt   Options
 	log   *slog.Logger
 	http  *edge.HTTP
-	seed  maphash.Seed
-	gates [64]sync.Mutex // by session id: of several requests that send to a chat, one decides at a time
+	gates keylock.Locks // by session id: of several requests that send to a chat, one decides at a time
+
+	unauthenticated *wire.AuthLimit // sockets
 }
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
 	opt.MaxBody = cmp.Or(opt.MaxBody, edge.DefaultMaxBody)
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
+	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, log: log, seed: maphash.MakeSeed(),
-		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
+		opt: opt, log: log,
+		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout),
+		http:            &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
 	}
 }
 
@@ -87,18 +95,12 @@ func errorForm(err error, _ http.Header) (int, any) {
 	return edge.Status(e.Code), edge.Text(e.Msg)
 }
 
-// gate is the lock of the requests that send to a chat.
-func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
-	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
-}
-
 // Routes lists the routes of the dialect. A page sets the option api to /api/chat, or to /api/chat/{id} when its transport
 // does not send the id of the chat.
 func (d *Dialect) Routes() []wire.Route {
-	socket := d.http.Route("GET /api/chat", d.socket)
-	socket.QueryToken = true // browsers cannot set headers of a WebSocket
 	routes := []wire.Route{
-		socket,
+		// Browsers cannot set headers of a WebSocket: the credential is in the query, a cookie or each frame.
+		{Pattern: "GET /api/chat", Dialect: via, Public: true, QueryToken: true, Handler: http.HandlerFunc(d.socket), Fail: d.http.Fail},
 		d.http.Route("GET /api/chat/{id}/stream", d.resume),
 		d.http.Route("GET /api/chat/{id}/{run}/stream", d.resume),
 		d.http.Route("POST /api/chat/{id}/stop", d.stop),
@@ -276,11 +278,7 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string) (*targe
 		return nil, err
 	}
 	if waits {
-		fact, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-		if err != nil {
-			return nil, err
-		}
-		e, err := fact.Event()
+		e, err := d.event(ctx, c, sess.ID, seq)
 		if _, message := e.Body.(chat.UserMessage); err != nil || !message {
 			return nil, err
 		}

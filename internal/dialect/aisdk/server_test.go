@@ -31,7 +31,10 @@ func newTestServer(t testing.TB, agents map[string]agent.Agent, users ...string)
 	if len(users) > 0 {
 		s.user = users[0]
 	}
-	s.dialect = New(Options{Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns})
+	s.dialect = New(Options{
+		Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns,
+		Authenticate: s.Auth.Authenticate, Bind: s.Auth.Context, Remote: s.Auth.Remote,
+	})
 	s.Serve(s.dialect.Routes())
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
@@ -16,12 +17,23 @@ import (
 // maxRequests bounds the responses that one socket has at once.
 const maxRequests = 64
 
+// Limits of sockets whose client has not authenticated. The first frame may repeat a long conversation.
+const (
+	maxUnauthenticatedFrame = 1 << 20 // bytes
+	maxUnauthenticated      = 256     // sockets; wire bounds them per address, too
+)
+
+var errAuthTimeout = errors.New("no authentication in time: send headers.authorization with a frame")
+
 // socketFrame is a frame of WebSocketChatTransport. A send frame also has the fields of sendBody.
 type socketFrame struct {
 	Type    string `json:"type"` // send, resume, abort
 	Request string `json:"requestId"`
 	ID      string `json:"id"`
-	Body    struct {
+	Headers struct {
+		Authorization string `json:"authorization"` // the transport writes names in lower case
+	} `json:"headers"`
+	Body struct {
 		Agent string `json:"agent"`
 	} `json:"body"`
 }
@@ -36,34 +48,58 @@ const (
 
 // socket is one WebSocket. It carries the responses of any number of chats.
 type socket struct {
-	d      *Dialect
-	conn   *wire.Conn
-	caller chat.Caller
+	d        *Dialect
+	conn     *wire.Conn
+	caller   chat.Caller    // of frames that bring no credential
+	authErr  error          // why that caller is not known; nil when it is
+	authWait *wire.AuthWait // nil when the handshake brought a credential
+	close    context.CancelCauseFunc
+	release  func() // ends the binding of the socket to the credential of a frame; nil without one
 
 	running sync.WaitGroup
 	mu      sync.Mutex
 	cancel  map[string]context.CancelFunc // by requestId
 }
 
-func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: int(d.opt.MaxBody)}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) error {
-		s := &socket{d: d, conn: conn, caller: c, cancel: map[string]context.CancelFunc{}}
-		return s.serve(ctx)
-	})
+// socket accepts a WebSocket. Without a credential in the handshake, each frame needs one.
+func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
+	s := &socket{d: d, cancel: map[string]context.CancelFunc{}}
+	s.caller, s.authErr = d.opt.Caller(r)
+	limit := int(d.opt.MaxBody)
+	if s.authErr != nil {
+		if chat.CodeOf(s.authErr) != chat.Unauthenticated || !wire.IsWS(r) {
+			d.http.Fail(w, r, s.authErr)
+			return
+		}
+		if s.authWait = d.unauthenticated.Take(d.opt.Remote(r)); s.authWait == nil {
+			d.http.Fail(w, r, chat.Errorf(chat.SlowDown, "Too many connections from your address wait for authentication; try again in a moment.").
+				With("retry_after", int(d.unauthenticated.Timeout.Seconds())+1))
+			return
+		}
+		limit = min(limit, d.unauthenticated.MaxMessage)
+	}
+	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit}, d.opt.Conns, s.serve)
+	if err == nil {
+		return
+	}
+	s.authWait.End()
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
-		return invalid("This address wants a WebSocket, or a POST: %s.", bad.Reason)
+		err = invalid("This address wants a WebSocket, or a POST: %s.", bad.Reason)
+	} else if errors.Is(err, wire.ErrShutdown) {
+		err = errShutdown
 	}
-	if errors.Is(err, wire.ErrShutdown) {
-		return errShutdown
-	}
-	return err
+	d.http.Fail(w, r, err)
 }
 
 // serve reads frames until the connection ends. Each request has a goroutine for its response.
-func (s *socket) serve(ctx context.Context) error {
-	ctx, end := context.WithCancelCause(ctx)
+func (s *socket) serve(ctx context.Context, conn *wire.Conn) error {
+	s.conn = conn
+	ctx, s.close = context.WithCancelCause(ctx)
 	defer s.running.Wait()
-	defer end(wire.ErrClosed)
+	defer s.close(wire.ErrClosed)
+	defer s.unbind()
+	defer s.authWait.End()
+	s.authWait.Begin(conn, int(s.d.opt.MaxBody), errAuthTimeout.Error(), func() { s.close(errAuthTimeout) })
 	for {
 		b, err := s.conn.Read(ctx)
 		if err != nil {
@@ -88,56 +124,88 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 	if err != nil { // there is no request that could be told
 		return s.conn.CloseWith(wire.ClosePolicy, text.Clip(chat.Public(err).Msg, 100))
 	}
-	if f.Type == "abort" {
+	switch f.Type {
+	case "abort":
 		s.end(f.Request)
 		return nil
-	}
-	work := s.resume
-	switch f.Type {
-	case "send":
-		b = append([]byte(nil), b...) // valid until the next Read
-		work = func(ctx context.Context, f socketFrame) error { return s.send(ctx, f, b) }
-	case "resume":
+	case "send", "resume":
 	default:
 		return s.fail(ctx, f.Request, invalid("A frame has the type send, resume or abort, not %q.", text.Clip(f.Type, 40)))
 	}
-	if err := s.allow(ctx); err != nil {
+	c, err := s.callerOf(ctx, &f)
+	if err != nil {
 		return s.fail(ctx, f.Request, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	if !s.begin(f.Request, cancel) {
-		cancel()
-		return s.fail(ctx, f.Request, chat.Errorf(chat.SlowDown, "A socket has at most %d responses at once, each with its own requestId.", maxRequests))
+	bound, release := s.d.opt.Bind(ctx, c)
+	bound, cancel := context.WithCancel(bound)
+	stop := func() { cancel(); release() }
+	if err := s.begin(bound, c, f.Request, stop); err != nil {
+		stop()
+		return s.fail(ctx, f.Request, err)
 	}
+	b = append([]byte(nil), b...) // valid until the next Read
 	s.running.Go(func() {
 		defer s.end(f.Request)
-		if err := work(ctx, f); err != nil && ctx.Err() == nil {
-			s.d.report(ctx, chat.SessionID(text.Clip(f.ID, 128)), err)
-			_ = s.fail(ctx, f.Request, err) // it fails when the connection has ended
+		err := s.answer(bound, c, &f, b)
+		if ended := wire.Ended(bound); ended != nil {
+			err = ended
+		} else if err == nil || bound.Err() != nil {
+			return
 		}
+		s.d.report(bound, chat.SessionID(text.Clip(f.ID, 128)), err)
+		_ = s.fail(ctx, f.Request, err) // it fails when the connection has ended
 	})
 	return nil
 }
 
-func (s *socket) allow(ctx context.Context) error {
+// callerOf is the caller of a frame: that of its authorization header, else of the handshake.
+func (s *socket) callerOf(ctx context.Context, f *socketFrame) (chat.Caller, error) {
+	if f.Headers.Authorization == "" {
+		return s.caller, s.authErr
+	}
+	scheme, token, _ := strings.Cut(f.Headers.Authorization, " ")
+	if !strings.EqualFold(scheme, "bearer") {
+		return chat.Caller{}, chat.Errorf(chat.Unauthenticated, "The header authorization of a frame has the form Bearer TOKEN.")
+	}
+	c, err := s.d.opt.Authenticate(ctx, strings.TrimSpace(token))
+	if err == nil && s.authErr != nil {
+		s.bind(ctx, c)
+		s.authWait.End()
+	}
+	return c, err
+}
+
+// bind ends a socket whose handshake had no credential with that of its last frame.
+func (s *socket) bind(ctx context.Context, c chat.Caller) {
+	s.unbind()
+	bound, release := s.d.opt.Bind(ctx, c)
+	stop := context.AfterFunc(bound, func() { s.close(context.Cause(bound)) })
+	s.release = func() { stop(); release() }
+}
+
+func (s *socket) unbind() {
+	if s.release != nil {
+		s.release()
+	}
+}
+
+// begin registers a request with the function that ends its response.
+func (s *socket) begin(ctx context.Context, c chat.Caller, request string, stop func()) error {
 	if err := wire.Ended(ctx); err != nil { // the credential ended after the frame was read
 		return err
 	}
-	if s.d.opt.Allow == nil {
-		return nil
+	if s.d.opt.Allow != nil {
+		if err := s.d.opt.Allow(c, 1); err != nil {
+			return err
+		}
 	}
-	return s.d.opt.Allow(s.caller, 1)
-}
-
-// begin registers a request. It reports false when the id is taken or there are too many.
-func (s *socket) begin(request string, cancel context.CancelFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cancel[request] != nil || len(s.cancel) >= maxRequests {
-		return false
+		return chat.Errorf(chat.SlowDown, "A socket has at most %d responses at once, each with its own requestId.", maxRequests)
 	}
-	s.cancel[request] = cancel
-	return true
+	s.cancel[request] = stop
+	return nil
 }
 
 // end ends a response. The turn goes on: pages also send abort when they are closed.
@@ -151,38 +219,38 @@ func (s *socket) end(request string) {
 	}
 }
 
-func (s *socket) send(ctx context.Context, f socketFrame, b []byte) error {
+// answer responds to a send or resume frame.
+func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, b []byte) error {
+	if f.Type == "resume" {
+		t, err := s.d.resumable(ctx, c, f.ID, false, false)
+		if err != nil {
+			return err
+		}
+		if t == nil {
+			return s.conn.WriteText(ctx, frame(nil, frameNoActive, f.Request))
+		}
+		return s.respond(ctx, c, f.Request, *t)
+	}
 	req, err := decodeSend(b)
 	if err != nil {
 		return err
 	}
 	req.agent = f.Body.Agent
-	t, err := s.d.send(ctx, s.caller, req, false)
+	t, err := s.d.send(ctx, c, req, false)
 	if err != nil {
 		return err
 	}
-	return s.respond(ctx, f.Request, t)
-}
-
-func (s *socket) resume(ctx context.Context, f socketFrame) error {
-	t, err := s.d.resumable(ctx, s.caller, f.ID, false, false)
-	switch {
-	case err != nil:
-		return err
-	case t == nil:
-		return s.conn.WriteText(ctx, frame(nil, frameNoActive, f.Request))
-	}
-	return s.respond(ctx, f.Request, *t)
+	return s.respond(ctx, c, f.Request, t)
 }
 
 // respond sends the chunks of a target, numbered from 0.
-func (s *socket) respond(ctx context.Context, request string, t target) error {
+func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t target) error {
 	if err := s.conn.WriteText(ctx, frame(nil, frameStart, request)); err != nil {
 		return err
 	}
 	n := 0
 	var body, frames []byte
-	err := s.d.follow(ctx, s.caller, t, func(chunks []chunk) error {
+	err := s.d.follow(ctx, c, t, func(chunks []chunk) error {
 		frames = frames[:0]
 		for i := range chunks {
 			body = append(body[:0], `{"type":"chunk","requestId":`...)

@@ -74,60 +74,45 @@ type chunk struct {
 }
 
 // isData reports whether the chunk is a data part.
-func (c *chunk) isData() bool { return len(c.typ) > 5 && c.typ[:5] == "data-" }
+func (c *chunk) isData() bool { return strings.HasPrefix(c.typ, "data-") }
 
 // append appends the chunk as JSON.
 func (c *chunk) append(b []byte) []byte {
 	b = append(append(append(b, `{"type":"`...), c.typ...), '"')
-	switch c.typ {
-	case chunkTextStart, chunkTextEnd, chunkThinkStart, chunkThinkEnd:
-		b = field(b, "id", c.id)
-	case chunkTextDelta, chunkThinkDelta:
-		b = field(b, "id", c.id)
-		b = field(b, "delta", c.text)
-	case chunkStart:
+	if c.typ == chunkStart {
 		b = field(b, "messageId", c.id)
+	} else if c.id != "" {
+		b = field(b, "id", c.id)
+	}
+	if strings.HasPrefix(c.typ, "tool-") {
+		b = field(b, "toolCallId", c.call)
+	}
+	switch c.typ {
+	case chunkTextDelta, chunkThinkDelta:
+		b = field(b, "delta", c.text)
+	case chunkStart, chunkMetadata:
 		b = rawField(b, "messageMetadata", c.raw)
 	case chunkFinish:
 		b = field(b, "finishReason", c.text)
-	case chunkMetadata:
-		b = rawField(b, "messageMetadata", c.raw)
-	case chunkError:
+	case chunkError, chunkToolError:
 		b = field(b, "errorText", c.text)
 	case chunkToolInput:
-		b = field(b, "toolCallId", c.call)
-		b = field(b, "toolName", c.tool)
-		b = rawField(b, "input", c.raw)
-		b = flag(b, "providerExecuted", c.executed)
-		b = flag(b, "dynamic", c.dynamic)
+		b = rawField(field(b, "toolName", c.tool), "input", c.raw)
+	case chunkToolOutput:
+		b = rawField(b, "output", c.raw)
 	case chunkToolAsk:
 		b = field(b, "approvalId", c.approval)
-		b = field(b, "toolCallId", c.call)
-	case chunkToolOutput:
-		b = field(b, "toolCallId", c.call)
-		b = rawField(b, "output", c.raw)
-		b = flag(b, "providerExecuted", c.executed)
-		b = flag(b, "dynamic", c.dynamic)
-	case chunkToolError:
-		b = field(b, "toolCallId", c.call)
-		b = field(b, "errorText", c.text)
-		b = flag(b, "providerExecuted", c.executed)
-		b = flag(b, "dynamic", c.dynamic)
-	case chunkToolDenied:
-		b = field(b, "toolCallId", c.call)
 	case chunkFile:
-		b = field(b, "url", c.text)
-		b = field(b, "mediaType", c.media)
+		b = field(field(b, "url", c.text), "mediaType", c.media)
 	default:
-		if c.id != "" {
-			b = field(b, "id", c.id)
-		}
 		if c.isData() {
 			b = rawField(b, "data", c.raw)
 		}
-		b = flag(b, "transient", c.transient)
 	}
-	return append(b, '}')
+	if c.typ != chunkToolDenied {
+		b = flag(flag(b, "providerExecuted", c.executed), "dynamic", c.dynamic)
+	}
+	return append(flag(b, "transient", c.transient), '}')
 }
 
 func field(b []byte, name, value string) []byte {

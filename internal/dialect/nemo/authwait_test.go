@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/internal/servertest"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
 func authMessage(name string) string {
@@ -61,7 +62,7 @@ func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newServer(t, setup{secured: true})
 	var open []*client
-	for range maxUnauthenticated {
+	for range wire.MaxUnauthenticated {
 		open = append(open, w.dial(""))
 	}
 	dial := func() (int, error) {
@@ -78,7 +79,7 @@ func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 		return res.StatusCode, err
 	}
 	if code, err := dial(); code != http.StatusTooManyRequests {
-		t.Errorf("socket %d without a token: %d, %v", maxUnauthenticated+1, code, err)
+		t.Errorf("socket %d without a token: %d, %v", wire.MaxUnauthenticated+1, code, err)
 	}
 	w.dial("", "X-API-Key", servertest.TokenOf("alice")) // those with a token are not meant
 	open[0].send(authMessage("alice"))                   // and who authenticates makes room

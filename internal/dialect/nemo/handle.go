@@ -47,21 +47,13 @@ func (s *socket) callerOf(ctx context.Context, f *clientFrame) (chat.Caller, err
 		if err != nil {
 			return c, &refusal{codeAuth, chat.Public(err)}
 		}
-		s.authenticated()
+		s.authWait.End()
 		return c, nil
 	}
 	if s.authErr != nil {
 		return chat.Caller{}, &refusal{codeAuth, chat.Public(s.authErr)}
 	}
 	return s.caller, nil
-}
-
-// authenticated lifts the limits of a socket without a credential.
-func (s *socket) authenticated() {
-	if s.releaseAuth != nil {
-		s.endAuthWait()
-		s.conn.SetMaxMessage(maxFrame)
-	}
 }
 
 // authenticate handles auth_message: its token is the socket's credential from now on. The conversation that the address
@@ -83,7 +75,7 @@ func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
 	r.UserID = &id
 	s.caller, s.authErr = c, nil
 	s.bind(ctx, c)
-	s.authenticated()
+	s.authWait.End()
 	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
 	s.resumeRequested(ctx, c)
 }

@@ -71,7 +71,7 @@ type Dialect struct {
 	schema          *schema
 	points          *resumePoints
 	consents        *consents
-	unauthenticated wire.ConnLimit // sockets
+	unauthenticated *wire.AuthLimit // sockets
 	log             *slog.Logger
 }
 
@@ -93,7 +93,7 @@ func New(opt Options) *Dialect {
 	if d.schema == nil {
 		d.schema = &schemaNeMo
 	}
-	d.unauthenticated = wire.ConnLimit{PerAddress: maxUnauthenticated, Total: maxUnauthenticatedTotal}
+	d.unauthenticated = wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout)
 	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorAnswer, Log: log}
 	d.openAI = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: openAIError, Log: log}
 	d.points = newResumePoints(opt.Dir, opt.Now, log)

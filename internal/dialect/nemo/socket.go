@@ -25,8 +25,7 @@ const maxSubscriptions = 64
 // Limits of sockets whose client has not authenticated.
 const (
 	maxUnauthenticatedFrame = 64 << 10 // bytes; a message with a token is far smaller
-	maxUnauthenticated      = 32       // sockets per address
-	maxUnauthenticatedTotal = 1024     // sockets
+	maxUnauthenticated      = 1024     // sockets; wire bounds them per address, too
 )
 
 var (
@@ -43,10 +42,9 @@ type socket struct {
 	defaultConversation string // of messages that name none
 	isBrowser           bool   // browsers send their origin
 	caller              chat.Caller
-	authErr             error       // why the caller is not known; nil when it is
-	releaseBind         func()      // of the credential that auth_message brought; nil without one
-	releaseAuth         func()      // gives back the place among unauthenticated sockets; nil when authenticated
-	authTimer           *time.Timer // closes an unauthenticated socket
+	authErr             error          // why the caller is not known; nil when it is
+	releaseBind         func()         // of the credential that auth_message brought; nil without one
+	authWait            *wire.AuthWait // nil when the request brought a credential
 
 	conn        *wire.Conn
 	cancel      context.CancelCauseFunc
@@ -112,17 +110,15 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	s.caller, s.authErr = d.opt.Caller(r)
 	limit := maxFrame
 	if s.authErr != nil {
-		address := d.opt.Remote(r)
-		if !d.unauthenticated.Take(address) {
+		if s.authWait = d.unauthenticated.Take(d.opt.Remote(r)); s.authWait == nil {
 			d.http.Fail(w, r, chat.Errorf(chat.SlowDown, "too many connections from your address wait for authentication: authenticate on those, or send a token with the request").
 				With("retry_after", int(d.opt.AuthTimeout.Seconds())+1))
 			return
 		}
-		s.releaseAuth = func() { d.unauthenticated.Release(address) }
-		limit = maxUnauthenticatedFrame
+		limit = d.unauthenticated.MaxMessage
 	}
 	if err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit, Binary: true}, d.opt.Conns, s.run); err != nil {
-		s.endAuthWait()
+		s.authWait.End()
 		d.http.Fail(w, r, handshakeError(err))
 	}
 }
@@ -138,18 +134,6 @@ func handshakeError(err error) error {
 	return err
 }
 
-// endAuthWait lifts the limits of an unauthenticated socket. The goroutine that reads calls it.
-func (s *socket) endAuthWait() {
-	if s.releaseAuth == nil {
-		return
-	}
-	if s.authTimer != nil {
-		s.authTimer.Stop()
-	}
-	s.releaseAuth()
-	s.releaseAuth = nil
-}
-
 // run is the read loop.
 func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	ctx, s.cancel = context.WithCancelCause(ctx)
@@ -162,13 +146,8 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 			s.releaseBind()
 		}
 	}()
-	defer s.endAuthWait()
-	if s.releaseAuth != nil {
-		s.authTimer = time.AfterFunc(s.d.opt.AuthTimeout, func() {
-			_ = conn.CloseWith(wire.ClosePolicy, errAuthTimeout.Error()) // the client may have disconnected
-			s.cancel(errAuthTimeout)
-		})
-	}
+	defer s.authWait.End()
+	s.authWait.Begin(conn, maxFrame, errAuthTimeout.Error(), func() { s.cancel(errAuthTimeout) })
 	conn.OnPong(s.pong)
 	s.opened = s.d.opt.Now()
 	s.ping(ctx) // before anything else, so that its answer comes first

@@ -76,6 +76,22 @@ for (const version of [5, 6, 7]) {
     assert.match(chat.errors[0].message, /no more paper/);
   });
 
+  test(`version ${version}: a message brings an approval that was not sent`, async () => {
+    const { posts, transport } = counting(version);
+    const chat = newChat(version, { id: chatID(), transport }); // without sendAutomaticallyWhen
+    await chat.sendMessage({ text: '/approve deploy {"env":"prod"}' });
+    const part = tools(chat.messages.at(-1))[0];
+    if (version === 5) await chat.addToolResult({ tool: "approve_call", toolCallId: part.toolCallId, output: { approved: true } });
+    else await chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
+    await chat.sendMessage({ text: "/echo next" });
+    assert.deepEqual(chat.errors, []);
+    assert.equal(posts.length, 2);
+    assert.equal(lastText(chat), "next");
+    const messages = await list(chat.id, version);
+    assert.equal(tools(messages[1]).find((p) => p.toolName === "deploy").state, "output-available");
+    assert.deepEqual(messages.map((m) => m.id), chat.messages.map((m) => m.id));
+  });
+
   test(`version ${version}: an approval is given in the page, once`, async () => {
     for (const approved of [true, false]) {
       const { posts, transport } = counting(version);

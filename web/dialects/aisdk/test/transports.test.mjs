@@ -118,6 +118,28 @@ test("WebSocketChatTransport: cut at every frame, then resumed", async () => {
   }));
 });
 
+test("WebSocketChatTransport: headers of a frame bring the credential", async (t) => {
+  const { WebSocketChatTransport } = versions[7];
+  const token = "a".repeat(32);
+  const guarded = await startServer("--token", token);
+  t.after(() => guarded.stop());
+  const open = (credential) => {
+    const transport = new WebSocketChatTransport({ url: guarded.api, webSocket: WebSocket, headers: credential ? { Authorization: `Bearer ${credential}` } : {} });
+    t.after(() => transport.close());
+    return newChat(7, { id: "guarded", transport });
+  };
+  const chat = open(token);
+  await chat.sendMessage({ text: turn });
+  assert.equal(lastText(chat), whole);
+  assert.deepEqual(chat.errors, []);
+  for (const wrong of [undefined, "wrong".repeat(8)]) {
+    const stranger = open(wrong);
+    await stranger.sendMessage({ text: "/echo hello" });
+    assert.equal(stranger.errors.length, 1);
+    assert.equal(stranger.messages.length, 1, "a stranger reads nothing");
+  }
+});
+
 test("WebSocketChatTransport: many chats on one socket, prompts, errors and nothing to resume", async () => {
   const { WebSocketChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses } = versions[7];
   const transport = new WebSocketChatTransport({ url: server.api, webSocket: WebSocket });
