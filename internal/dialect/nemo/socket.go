@@ -210,6 +210,9 @@ func (s *socket) pong(payload []byte) {
 		return
 	}
 	number := binary.BigEndian.Uint64(payload)
+	if number > s.pingCount.Load() {
+		return // no ping of ours
+	}
 	s.mu.Lock()
 	s.answered = max(s.answered, number)
 	close(s.nextPong)
