@@ -42,8 +42,8 @@ func (t *Turn) Append(ctx context.Context, body chat.Body) (chat.Event, error) {
 	return t.append(ctx, t.step(), body)
 }
 
-// Keep stores several bodies as the next step, all or none. A step that an earlier attempt completed returns its events.
-func (t *Turn) Keep(ctx context.Context, bodies ...chat.Body) ([]chat.Event, error) {
+// AppendAll stores several bodies as the next step, all or none. A step that an earlier attempt completed returns its events.
+func (t *Turn) AppendAll(ctx context.Context, bodies ...chat.Body) ([]chat.Event, error) {
 	step := t.step()
 	drafts := make([]chat.Draft, len(bodies))
 	var before []chat.Event

@@ -18,8 +18,9 @@ func (t *Turn) Part(name string) *Turn {
 	return &p
 }
 
-// Withheld returns the blocks of this part that earlier attempts left open and that were not continued.
-func (t *Turn) Withheld() []chat.Block {
+// UnfinishedBlocks returns the blocks of this part that earlier attempts left open, without those that Abandon has closed.
+// A block that a Writer of this attempt continues is among them.
+func (t *Turn) UnfinishedBlocks() []chat.Block {
 	prefix := t.blockID(t.part)
 	return slices.DeleteFunc(t.Open(), func(b chat.Block) bool { return !strings.HasPrefix(string(b.ID), string(prefix)) })
 }

@@ -211,8 +211,8 @@ func (t *Turn) earlier(step string) (chat.Event, bool) {
 	return e, ok
 }
 
-// Behind reports whether an earlier attempt completed the next step: an agent that paces its answer need not wait.
-func (t *Turn) Behind() bool {
+// Replaying reports whether an earlier attempt completed the next step: an agent that paces its answer need not wait.
+func (t *Turn) Replaying() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, ok := t.earlier(t.part + strconv.Itoa(t.steps+1))

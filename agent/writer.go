@@ -60,7 +60,7 @@ func (w *Writer) begin() {
 		switch {
 		case id == "" || id != base && !isAbandonOf(id, base):
 		case !partial:
-			w.done = true // stored by Keep together with other events
+			w.done = true // stored by AppendAll together with other events
 			return
 		case id == base:
 			w.block = w.newID(t.Ref().Attempt)
@@ -104,8 +104,8 @@ func (w *Writer) Block() chat.BlockID { return w.block }
 // Final sets whether the block is the turn's answer, for agents that decide it at the end of the block.
 func (w *Writer) Final(final bool) { w.final = final }
 
-// Behind reports whether readers have more text than was written so far: an agent that paces its answer need not wait.
-func (w *Writer) Behind() bool { return w.done || w.text.Len() < w.shown }
+// Replaying reports whether readers have more text than was written so far: an agent that paces its answer need not wait.
+func (w *Writer) Replaying() bool { return w.done || w.text.Len() < w.shown }
 
 // Write shows a piece. It may end in the middle of a character.
 func (w *Writer) Write(ctx context.Context, piece string) error {
@@ -201,9 +201,9 @@ func (w *Writer) abandon(ctx context.Context) error {
 	return err
 }
 
-// Again begins the block again, because its source was cut off and is asked again: the same text continues where it
-// ended, other text abandons the block and begins a new one.
-func (w *Writer) Again() {
+// Restart begins the block again from its first byte, for an agent whose source was cut off and is asked again. If the
+// same text is written, it continues where it ended; other text abandons the block and begins a new one.
+func (w *Writer) Restart() {
 	if !w.done && w.text.Len() >= w.shown {
 		w.old = w.text.String()[:w.shown]
 	}
@@ -211,17 +211,17 @@ func (w *Writer) Again() {
 	w.json, w.rest = 0, ""
 }
 
-// Leave closes the block with exactly the text that was shown, unless nothing was.
-func (w *Writer) Leave(ctx context.Context) error {
+// ClosePartial stores the block as partial, with exactly the text that was shown. It stores nothing if no text was shown.
+func (w *Writer) ClosePartial(ctx context.Context) error {
 	if w.done || w.shown == 0 {
 		return nil
 	}
-	w.Again()
+	w.Restart()
 	return w.abandon(ctx)
 }
 
-// Hold completes the block without storing it and returns its event; Turn.Keep stores it together with others.
-func (w *Writer) Hold(ctx context.Context) (chat.Body, error) {
+// Finish completes the block without storing it and returns its body; Turn.AppendAll stores it together with others.
+func (w *Writer) Finish(ctx context.Context) (chat.Body, error) {
 	if w.rest != "" {
 		w.rest = ""
 		if err := w.show(ctx, "\uFFFD"); err != nil {
@@ -233,7 +233,7 @@ func (w *Writer) Hold(ctx context.Context) (chat.Body, error) {
 
 // Close stores the block.
 func (w *Writer) Close(ctx context.Context) error {
-	body, err := w.Hold(ctx)
+	body, err := w.Finish(ctx)
 	if err != nil {
 		return err
 	}

@@ -27,13 +27,13 @@ var ErrUnreachable = errors.New("the server cannot be reached")
 
 // Options configures a Client. The zero value connects to a local server.
 type Options struct {
-	URL     string        // of the server; "" means DefaultURL
-	Token   string        // sent as a bearer token when not empty
-	HTTP    *http.Client  // nil means a new one; it must not have a Timeout, which would cut streams
-	Logger  *slog.Logger  // nil means none
-	Backoff Backoff       // between attempts
-	Retries int           // of a call that is safe to repeat; 0 means 5, negative none
-	Silence time.Duration // a stream that brings nothing for so long is resumed; 0 means 45 s
+	URL         string        // of the server; "" means DefaultURL
+	Token       string        // sent as a bearer token when not empty
+	HTTP        *http.Client  // nil means a new one; it must not have a Timeout, which would cut streams
+	Logger      *slog.Logger  // nil means none
+	Backoff     Backoff       // between attempts
+	Retries     int           // of a call that is safe to repeat; 0 means 5, negative none
+	IdleTimeout time.Duration // a connection that receives nothing for so long is opened again; 0 means 45 s
 }
 
 // Validate returns all problems of o.
@@ -65,8 +65,8 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	o.Retries = cmp.Or(o.Retries, 5)
-	if o.Silence <= 0 {
-		o.Silence = 45 * time.Second
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = 45 * time.Second
 	}
 	o.Backoff = o.Backoff.withDefaults()
 	return o

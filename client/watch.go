@@ -136,7 +136,7 @@ func (c *Client) stream(ctx context.Context, t *readState, opt WatchOptions, yie
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Cache-Control", "no-cache")
 	// The same time limit holds for the header.
-	head := time.AfterFunc(c.opt.Silence, func() { cancel(errCut) })
+	head := time.AfterFunc(c.opt.IdleTimeout, func() { cancel(errCut) })
 	res, err := c.send(req)
 	head.Stop()
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Client) stream(ctx context.Context, t *readState, opt WatchOptions, yie
 		return false, chat.Errorf(chat.Invalid, "%s does not answer with a stream; is it a Parley server?", c.opt.URL)
 	}
 	opt.Link(Link{Up: true})
-	frames := sse.NewReader(newSilenceReader(res.Body, c.opt.Silence, func() { cancel(errCut) }), maxFrame)
+	frames := sse.NewReader(newIdleReader(res.Body, c.opt.IdleTimeout, func() { cancel(errCut) }), maxFrame)
 	for {
 		raw, err := frames.Next()
 		if err != nil {

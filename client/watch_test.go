@@ -186,7 +186,7 @@ func TestWatchNoticesSilence(t *testing.T) {
 			return
 		}
 		io.WriteString(w, "event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"erased\"},\"retry\":false}\n\n")
-	}), func(o *Options) { o.Silence = 30 * time.Millisecond })
+	}), func(o *Options) { o.IdleTimeout = 30 * time.Millisecond })
 	// On a busy machine the second may seem silent too.
 	if err := lastError(t.Context(), c); chat.CodeOf(err) != chat.Gone || n.Load() < 2 {
 		t.Fatalf("got %v after %d connections", err, n.Load())

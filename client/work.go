@@ -123,7 +123,7 @@ var errOffline = errors.New("the connection broke")
 func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err error) {
 	header := http.Header{}
 	w.c.authorize(header)
-	dial, cancel := context.WithTimeout(ctx, w.c.opt.Silence)
+	dial, cancel := context.WithTimeout(ctx, w.c.opt.IdleTimeout)
 	conn, res, err := websocket.Dial(dial, w.c.base+"/agents/"+url.PathEscape(w.name)+"/work", &websocket.DialOptions{
 		HTTPClient: w.c.opt.HTTP, HTTPHeader: header,
 	})
@@ -192,9 +192,9 @@ func write(ctx context.Context, conn *websocket.Conn, v any) error {
 const closeSignIn websocket.StatusCode = 4401
 
 func (w *worker) read(ctx context.Context, conn *websocket.Conn) (f workFrame, err error) {
-	silence, cancel := context.WithTimeout(ctx, w.c.opt.Silence)
+	readCtx, cancel := context.WithTimeout(ctx, w.c.opt.IdleTimeout)
 	defer cancel()
-	_, b, err := conn.Read(silence)
+	_, b, err := conn.Read(readCtx)
 	if err != nil {
 		if e, ok := errors.AsType[websocket.CloseError](err); ok {
 			switch e.Code {

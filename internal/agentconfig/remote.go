@@ -39,7 +39,7 @@ func newRemote(a *config.Agent, env *Env) (agent.Agent, error) {
 	}
 	opt := remote.Options{
 		Protocol: a.Kind, URL: c.URL, Headers: c.Headers, Model: c.Model, Instructions: strings.TrimSpace(c.Instructions), Extra: c.Extra,
-		Wait: c.Wait, Silence: c.Silence, Limit: c.Limit, Max: c.MaxMiB << 20, Recover: c.Recover, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
+		Wait: c.Wait, Idle: c.Silence, Limit: c.Limit, Max: c.MaxMiB << 20, Recover: c.Recover, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
 	}
 	var errs []error
 	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }

@@ -183,8 +183,8 @@ func (p *testServer) await(what string, ok func(evs []chat.Event) bool) {
 // awaitOrDeath also returns, with false, when the process was killed.
 func (p *testServer) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (alive bool) {
 	p.t.Helper()
-	patience := time.NewTimer(20 * time.Second)
-	defer patience.Stop()
+	timeout := time.NewTimer(20 * time.Second)
+	defer timeout.Stop()
 	for {
 		p.mu.Lock()
 		done, moved := ok(p.events), p.moved
@@ -196,7 +196,7 @@ func (p *testServer) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (
 		case <-moved:
 		case <-p.gate.dead:
 			return false
-		case <-patience.C:
+		case <-timeout.C:
 			p.t.Fatalf("waited in vain for %s; the log says\n%s", what, p.logText("s"))
 		}
 	}

@@ -63,11 +63,11 @@ func strand(ctx context.Context, part *agent.Turn, name string) error {
 			return err
 		}
 	}
-	block, err := w.Hold(ctx)
+	block, err := w.Finish(ctx)
 	if err != nil {
 		return err
 	}
-	events, err := part.Keep(ctx, block, chat.AgentStatus{Message: "first of " + name}, chat.AgentStatus{Message: "second of " + name})
+	events, err := part.AppendAll(ctx, block, chat.AgentStatus{Message: "first of " + name}, chat.AgentStatus{Message: "second of " + name})
 	if err == nil && len(events) != 3 {
 		return chat.Errorf(chat.Internal, "%d events were kept", len(events))
 	}
@@ -84,16 +84,16 @@ func TestNewWriterContinuesTheSameText(t *testing.T) {
 			if err := w.Write(ctx, text); err != nil {
 				return err
 			}
-			w.Again()
+			w.Restart()
 		}
 		if err := w.Write(ctx, "else at last"); err != nil {
 			return err
 		}
-		body, err := w.Hold(ctx)
+		body, err := w.Finish(ctx)
 		if err != nil {
 			return err
 		}
-		_, err = part.Keep(ctx, body)
+		_, err = part.AppendAll(ctx, body)
 		return err
 	}))
 	p.start(0)

@@ -45,8 +45,8 @@ func (h *testWorker) Ended(turn chat.TurnID) { h.note(func() { h.ended = append(
 // await waits for something to arrive at the worker.
 func (h *testWorker) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	patience := time.NewTimer(10 * time.Second)
-	defer patience.Stop()
+	timeout := time.NewTimer(10 * time.Second)
+	defer timeout.Stop()
 	for {
 		h.mu.Lock()
 		done, moved := ok(), h.moved
@@ -56,7 +56,7 @@ func (h *testWorker) await(t *testing.T, what string, ok func() bool) {
 		}
 		select {
 		case <-moved:
-		case <-patience.C:
+		case <-timeout.C:
 			t.Fatalf("the worker waited in vain for %s", what)
 		}
 	}

@@ -28,8 +28,8 @@ type Process struct {
 	output bytes.Buffer
 }
 
-// patience is how long a process may take to get ready, and to end after SIGTERM.
-const patience = time.Minute
+// timeout is how long a process may take to get ready, and to end after SIGTERM.
+const timeout = time.Minute
 
 // Start starts a program that listens on a free address. args returns its arguments.
 func Start(program string, args func(addr string) []string) (*Process, error) {
@@ -83,7 +83,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // WaitReady waits until GET path answers 200 and returns the time since the start. It returns false when the process ended
 // instead.
 func (p *Process) WaitReady(ctx context.Context, path string) (took time.Duration, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	defer http.DefaultClient.CloseIdleConnections()
 	for {
@@ -118,9 +118,9 @@ func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		p.Kill()
-		return fmt.Errorf("%s did not end within %s after SIGTERM: %s", p.cmd.Path, patience, p.Output())
+		return fmt.Errorf("%s did not end within %s after SIGTERM: %s", p.cmd.Path, timeout, p.Output())
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		return fmt.Errorf("%s ended with exit code %d: %s", p.cmd.Path, code, p.Output())

@@ -111,7 +111,7 @@ func write(ctx context.Context, w *agent.Writer, text string, size int, gap time
 		for end < len(text) && !utf8.RuneStart(text[end]) {
 			end++
 		}
-		if gap > 0 && !w.Behind() {
+		if gap > 0 && !w.Replaying() {
 			if err := pause(ctx, gap); err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func words(ctx context.Context, t *agent.Turn, n int, rate float64) error {
 		if i < n {
 			word += " "
 		}
-		if rate > 0 && !w.Behind() {
+		if rate > 0 && !w.Replaying() {
 			if begin.IsZero() {
 				begin, first = time.Now(), i
 			}

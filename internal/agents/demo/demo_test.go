@@ -117,8 +117,8 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 			t.Fatal(err)
 		}
 	}
-	patience := time.NewTimer(15 * time.Minute) // on a test's clock it may pass in no time
-	defer patience.Stop()
+	timeout := time.NewTimer(15 * time.Minute) // on a test's clock it may pass in no time
+	defer timeout.Stop()
 	for {
 		st, err := s.State(ctx, ann, "s")
 		if err != nil {
@@ -139,7 +139,7 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 		case <-moved:
 		case <-log.dead:
 			return ""
-		case <-patience.C:
+		case <-timeout.C:
 			t.Fatalf("%s has no end; the log says\n%s", say, story(t, j))
 		}
 	}

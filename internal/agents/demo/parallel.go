@@ -84,7 +84,7 @@ func tools(ctx context.Context, t *agent.Turn, args string) error {
 		ask.Text = fmt.Sprintf("May I make these %d calls?", len(ask.Calls))
 		step = append(step, ask)
 	}
-	stored, err := t.Keep(ctx, step...)
+	stored, err := t.AppendAll(ctx, step...)
 	if err != nil {
 		return err
 	}

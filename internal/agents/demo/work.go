@@ -282,7 +282,7 @@ func chapter(ctx context.Context, t *agent.Turn, j job, c int, due func(share fl
 	const words = 6
 	for i := range words {
 		at := 0.1 + 0.85*(float64(c)+float64(i+1)/words)/chapters
-		if !w.Behind() {
+		if !w.Replaying() {
 			if err := pause(ctx, due(at)); err != nil {
 				return err
 			}

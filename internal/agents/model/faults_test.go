@@ -262,7 +262,7 @@ func TestStopEndsAtOnce(t *testing.T) {
 // shown waits until readers have seen a text.
 func (w *testServer) shown(id chat.SessionID, text string) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		blocks, err := w.Blocks(w.ctx(), chat.Trusted, id)
 		if err != nil {

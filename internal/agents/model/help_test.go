@@ -26,8 +26,8 @@ import (
 
 var ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
 
-// patience only ends a test that hangs.
-const patience = time.Minute
+// testTimeout only ends a test that hangs.
+const testTimeout = time.Minute
 
 // testServer is a server without its edges, with a scripted model.
 type testServer struct {
@@ -147,7 +147,7 @@ func (w *testServer) start(writes int64) {
 }
 
 func (w *testServer) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	w.t.Cleanup(cancel)
 	return ctx
 }
@@ -181,7 +181,7 @@ func (w *testServer) log(id chat.SessionID) []chat.Event {
 // until waits for an event of a session.
 func (w *testServer) until(id chat.SessionID, what string, ok func(e chat.Event) bool) chat.Event {
 	w.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for {
 		w.mu.Lock()
 		moved := w.moved

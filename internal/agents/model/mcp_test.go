@@ -383,7 +383,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // the kernel takes its time; the condition is what counts
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) { // the kernel takes its time; the condition is what counts
 		stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
 		if err != nil || strings.Contains(string(stat), ") Z ") {
 			return

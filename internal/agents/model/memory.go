@@ -242,7 +242,7 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 		TokensBefore: llm.Tokens(all),
 	}, r.started.At.Time())
 	m.OTID = through + last
-	_, err = part.Keep(ctx, chat.Unknown{Name: llm.ImportedType, Payload: m.AppendJSON(nil)}, chat.AgentUsage{Model: r.model(), Usage: answer.Usage})
+	_, err = part.AppendAll(ctx, chat.Unknown{Name: llm.ImportedType, Payload: m.AppendJSON(nil)}, chat.AgentUsage{Model: r.model(), Usage: answer.Usage})
 	return err == nil
 }
 

@@ -28,7 +28,7 @@ type blockWriter struct {
 // restart prepares the writers for another attempt at the same step.
 func (s *answerWriter) restart() {
 	for _, w := range s.writers {
-		w.Again()
+		w.Restart()
 		w.used = false
 	}
 	s.current = nil

@@ -43,7 +43,7 @@ func (r *round) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = part.Keep(ctx, bodies...)
+	_, err = part.AppendAll(ctx, bodies...)
 	return err
 }
 
@@ -188,12 +188,12 @@ func (s *answerWriter) endBlocks(ctx context.Context) (*shownBlocks, error) {
 	h := &shownBlocks{}
 	for _, w := range s.writers {
 		if !w.used {
-			if err := w.Leave(ctx); err != nil {
+			if err := w.ClosePartial(ctx); err != nil {
 				return nil, err
 			}
 			continue
 		}
-		b, err := w.Hold(ctx)
+		b, err := w.Finish(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -203,7 +203,7 @@ func (s *answerWriter) endBlocks(ctx context.Context) (*shownBlocks, error) {
 	for _, w := range s.writers {
 		used[w.Block()] = true
 	}
-	for _, b := range s.part.Withheld() { // blocks of an attempt that was killed
+	for _, b := range s.part.UnfinishedBlocks() { // blocks of an attempt that was killed
 		if !used[b.ID] {
 			if err := s.part.Abandon(ctx, b); err != nil {
 				return nil, err

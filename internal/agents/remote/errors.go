@@ -18,8 +18,8 @@ import (
 
 // Why a call was cancelled by its timers.
 var (
-	errSilence = errors.New("silence")
-	errLimit   = errors.New("limit")
+	errIdle  = errors.New("the endpoint sent nothing for too long")
+	errLimit = errors.New("limit")
 )
 
 // refusal is the error of a response whose status is not 2xx.
@@ -94,13 +94,13 @@ func errorField(v json.RawMessage) string {
 	return ""
 }
 
-// connectionError is the error of a failed connection; cause is errSilence or
+// connectionError is the error of a failed connection; cause is errIdle or
 // errLimit when a timer cancelled it.
 func (a *Agent) connectionError(cause, err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
-	case errors.Is(cause, errSilence):
-		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up; ask again, or raise silence in the configuration", a.address(), a.opt.Silence).Because(errSilence)
+	case errors.Is(cause, errIdle):
+		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s was silent for %s and was given up; ask again, or raise silence in the configuration", a.address(), a.opt.Idle).Because(errIdle)
 	case errors.Is(cause, errLimit):
 		return agent.Failf(agent.CodeTimeout, chat.Unavailable, "the agent's endpoint %s did not finish within %s and was given up; ask for less at once, or raise limit in the configuration", a.address(), a.opt.Limit)
 	case errors.Is(err, syscall.ECONNREFUSED):

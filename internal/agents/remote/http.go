@@ -88,7 +88,7 @@ func (a *Agent) postOnce(ctx context.Context, address string, body []byte, accep
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
-	s.silence = time.AfterFunc(a.opt.Wait+a.opt.Connect, func() { s.cancel(errSilence) })
+	s.idle = time.AfterFunc(a.opt.Wait+a.opt.Connect, func() { s.cancel(errIdle) })
 	s.limit = time.AfterFunc(a.opt.Limit, func() { s.cancel(errLimit) })
 	if s.res, err = a.client.Do(req); err != nil {
 		return nil, dialDelay(err), s.connectionError(err)
@@ -96,7 +96,7 @@ func (a *Agent) postOnce(ctx context.Context, address string, body []byte, accep
 	if s.res.StatusCode >= 300 {
 		return nil, retryAfter(s.res), a.refusal(s.res)
 	}
-	s.silence.Reset(a.opt.Silence)
+	s.idle.Reset(a.opt.Idle)
 	return s, 0, nil
 }
 

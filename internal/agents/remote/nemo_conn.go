@@ -154,7 +154,7 @@ func (c *nemoConn) next(ctx context.Context, timeout time.Duration) (nemoFrame, 
 		}
 		return f, c.a.broken(c.err)
 	case <-t.C:
-		return nemoFrame{}, c.a.connectionError(errSilence, nil)
+		return nemoFrame{}, c.a.connectionError(errIdle, nil)
 	case <-ctx.Done():
 		return nemoFrame{}, context.Cause(ctx)
 	}

@@ -136,7 +136,7 @@ func (n *nemoSocketTurn) userMessage(ctx context.Context, all []message) map[str
 func (n *nemoSocketTurn) readFrames(ctx context.Context) error {
 	until := time.Now().Add(n.a.opt.Limit)
 	for first := true; ; first = false {
-		timeout := n.a.opt.Silence
+		timeout := n.a.opt.Idle
 		if first {
 			timeout = n.a.opt.Wait
 		}
@@ -144,7 +144,7 @@ func (n *nemoSocketTurn) readFrames(ctx context.Context) error {
 			return n.a.connectionError(errLimit, nil)
 		}
 		f, err := n.conn.next(ctx, min(timeout, time.Until(until)))
-		if errors.Is(err, errSilence) && ctx.Err() == nil && time.Now().Before(until) && n.conn.ping(ctx) {
+		if errors.Is(err, errIdle) && ctx.Err() == nil && time.Now().Before(until) && n.conn.ping(ctx) {
 			continue // a tool may run for a long time without a frame
 		}
 		if err != nil && n.unconfirmed != nil && n.conn.lost() {

@@ -258,7 +258,7 @@ func TestNeMoSocketFails(t *testing.T) {
 // longer than the limit.
 func TestNeMoSocketSilence(t *testing.T) {
 	for limit, want := range map[time.Duration]chat.Outcome{time.Hour: chat.Done, 300 * time.Millisecond: chat.Failed} {
-		h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true, Wait: 50 * time.Millisecond, Silence: 50 * time.Millisecond, Limit: limit}, func(w http.ResponseWriter, r *http.Request) {
+		h := newServer(t, remote.Options{Protocol: remote.NeMo, Socket: true, Wait: 50 * time.Millisecond, Idle: 50 * time.Millisecond, Limit: limit}, func(w http.ResponseWriter, r *http.Request) {
 			conn, err := websocket.Accept(w, r, nil)
 			if err != nil {
 				t.Error(err)

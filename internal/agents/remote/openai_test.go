@@ -150,7 +150,7 @@ func TestFailingEndpoints(t *testing.T) {
 			}
 		}, says: "larger than 1 MiB", log: "partial xxx"},
 		"has a long line": {bad: func(w http.ResponseWriter, _ *http.Request) { writeText(w, strings.Repeat("x", 5<<20)) }, says: "line of more than"},
-		"hangs":           {opt: func(o *remote.Options) { o.Silence = 500 * time.Millisecond }, bad: func(w http.ResponseWriter, r *http.Request) { writeText(w, "Hi"); <-r.Context().Done() }, says: "silent for 500ms", log: "partial Hi"},
+		"hangs":           {opt: func(o *remote.Options) { o.Idle = 500 * time.Millisecond }, bad: func(w http.ResponseWriter, r *http.Request) { writeText(w, "Hi"); <-r.Context().Done() }, says: "silent for 500ms", log: "partial Hi"},
 		"never begins":    {opt: func(o *remote.Options) { o.Wait = 50 * time.Millisecond }, bad: func(_ http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body); <-r.Context().Done() }, says: "did not answer in time"},
 		"never ends": {opt: func(o *remote.Options) { o.Limit = 100 * time.Millisecond }, bad: func(w http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
@@ -185,7 +185,7 @@ func TestFailingEndpoints(t *testing.T) {
 				return // too short for the rest on a busy machine
 			}
 			h.send("And now?")
-			if end := h.awaitEnd(2); end.Outcome != chat.Done && opt.Silence == 0 && opt.Wait == 0 {
+			if end := h.awaitEnd(2); end.Outcome != chat.Done && opt.Idle == 0 && opt.Wait == 0 {
 				t.Fatalf("the conversation is stuck: %s", h.summary())
 			}
 		})

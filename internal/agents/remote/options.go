@@ -43,7 +43,7 @@ type Options struct {
 
 	Connect time.Duration // until there is a connection; 0 means 10 s
 	Wait    time.Duration // until the answer begins; 0 means 2 min
-	Silence time.Duration // between two bytes of the answer; 0 means 2 min, 10 min for nemo
+	Idle    time.Duration // between two bytes of the answer; 0 means 2 min, 10 min for nemo
 	Limit   time.Duration // for one call, without the time that people take to answer; 0 means 1 h
 	Max     int64         // bytes of one answer; 0 means 16 MiB, 256 MiB for nemo
 	Retries int           // further calls while the endpoint refuses them; 0 means 2, -1 none
@@ -66,12 +66,12 @@ func CheckURL(s string) error {
 func (o *Options) fill() {
 	if o.Protocol == NeMo {
 		// NeMo sends its steps again for every token, and nothing while a tool runs.
-		o.Silence = cmp.Or(o.Silence, 10*time.Minute)
+		o.Idle = cmp.Or(o.Idle, 10*time.Minute)
 		o.Max = cmp.Or(o.Max, 256<<20)
 	}
 	o.Connect = cmp.Or(o.Connect, 10*time.Second)
 	o.Wait = cmp.Or(o.Wait, 2*time.Minute)
-	o.Silence = cmp.Or(o.Silence, 2*time.Minute)
+	o.Idle = cmp.Or(o.Idle, 2*time.Minute)
 	o.Limit = cmp.Or(o.Limit, time.Hour)
 	o.Max = cmp.Or(o.Max, 16<<20)
 	o.Retries = max(cmp.Or(o.Retries, 2), 0)

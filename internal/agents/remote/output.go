@@ -295,5 +295,5 @@ func (o *output) storeAll(ctx context.Context, bodies ...chat.Body) ([]chat.Even
 		return nil, err
 	}
 	o.steps++
-	return o.turn.Keep(ctx, bodies...)
+	return o.turn.AppendAll(ctx, bodies...)
 }

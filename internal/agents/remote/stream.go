@@ -25,11 +25,11 @@ type stream struct {
 	turnCtx context.Context
 	ctx     context.Context // of the request
 	cancel  context.CancelCauseFunc
-	silence *time.Timer // cancels with errSilence
+	idle    *time.Timer // cancels with errIdle
 	limit   *time.Timer // cancels with errLimit
 }
 
-// Read reads the body. Every byte restarts the silence timer.
+// Read reads the body. Every byte restarts the idle timer.
 func (s *stream) Read(p []byte) (int, error) {
 	if s.left <= 0 {
 		return 0, s.a.tooLarge()
@@ -40,7 +40,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.res.Body.Read(p)
 	s.left -= int64(n)
 	if n > 0 {
-		s.silence.Reset(s.a.opt.Silence)
+		s.idle.Reset(s.a.opt.Idle)
 	}
 	if err != nil && err != io.EOF {
 		err = s.connectionError(err)
@@ -116,17 +116,17 @@ func bareJSON(name, value []byte) []byte {
 
 // pauseTimers stops the timers while a person is asked; resume starts them again.
 func (s *stream) pauseTimers() (resume func()) {
-	s.silence.Stop()
+	s.idle.Stop()
 	s.limit.Stop()
 	return func() {
-		s.silence.Reset(s.a.opt.Silence)
+		s.idle.Reset(s.a.opt.Idle)
 		s.limit.Reset(s.a.opt.Limit)
 	}
 }
 
 func (s *stream) close() {
-	if s.silence != nil {
-		s.silence.Stop()
+	if s.idle != nil {
+		s.idle.Stop()
 		s.limit.Stop()
 	}
 	s.cancel(nil)

@@ -119,7 +119,7 @@ func (p *player) write(ctx context.Context, w *agent.Writer, text string, until 
 	pieces := min(max(int(gap/step), 1), max(len(text)/3, 1))
 	for i, from := 0, 0; i < pieces; i++ {
 		to := len(text) * (i + 1) / pieces
-		if !w.Behind() {
+		if !w.Replaying() {
 			if err := sleep(ctx, gap/time.Duration(pieces)); err != nil {
 				return err
 			}
@@ -137,7 +137,7 @@ func (p *player) write(ctx context.Context, w *agent.Writer, text string, until 
 func (p *player) pause(ctx context.Context, until chat.At) error {
 	gap := p.gap(until)
 	p.at = max(p.at, until)
-	if p.t.Behind() {
+	if p.t.Replaying() {
 		return nil
 	}
 	return sleep(ctx, gap)
@@ -153,7 +153,7 @@ func (p *player) gap(until chat.At) time.Duration {
 
 // artifact appends an artifact, with its file when the source has it.
 func (p *player) artifact(ctx context.Context, a chat.AgentArtifact) error {
-	if a.Path == "" || p.opt.Source == nil || p.t.Behind() {
+	if a.Path == "" || p.opt.Source == nil || p.t.Replaying() {
 		return p.append(ctx, a)
 	}
 	body, _, err := p.opt.Source.Download(ctx, p.rec.Session, a.Path)

@@ -26,7 +26,7 @@ func (a mixedTools) Answer(ctx context.Context, t *agent.Turn) error {
 	if !a.late {
 		step = append(step, own)
 	}
-	stored, err := t.Keep(ctx, step...)
+	stored, err := t.AppendAll(ctx, step...)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (a mixedTools) Answer(ctx context.Context, t *agent.Turn) error {
 	if a.late {
 		end = append(end, own)
 	}
-	_, err = t.Keep(ctx, append(end, chat.AgentText{Text: "Done.", Final: true})...)
+	_, err = t.AppendAll(ctx, append(end, chat.AgentText{Text: "Done.", Final: true})...)
 	return err
 }
 
@@ -161,7 +161,7 @@ type compactingAgent struct{}
 
 func (compactingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	m := llm.NewSummary("We spoke of tea.", &llm.Compaction{Trigger: "context_window", ContextWindow: 1000, MessagesBefore: 9, MessagesAfter: 2, TokensBefore: 900}, t.Trigger.At.Time())
-	_, err := t.Keep(ctx, chat.AgentText{Text: "A moment. "}, chat.Unknown{Name: llm.ImportedType, Payload: m.AppendJSON(nil)}, chat.AgentText{Text: "Tea.", Final: true})
+	_, err := t.AppendAll(ctx, chat.AgentText{Text: "A moment. "}, chat.Unknown{Name: llm.ImportedType, Payload: m.AppendJSON(nil)}, chat.AgentText{Text: "Tea.", Final: true})
 	return err
 }
 

@@ -18,7 +18,7 @@ func (askingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	cost := func(in int64) chat.AgentUsage {
 		return chat.AgentUsage{Model: "m", Usage: chat.Usage{InputTokens: in, OutputTokens: 1}}
 	}
-	asked, err := t.Keep(ctx,
+	asked, err := t.AppendAll(ctx,
 		chat.AgentText{Text: "May I? "},
 		chat.AgentApprovalRequest{Calls: []chat.ApprovalCall{
 			{CallID: "one", Tool: "deploy", Params: json.RawMessage(`{}`)}, {CallID: "two", Tool: "delete", Params: json.RawMessage(`{}`)},
@@ -36,7 +36,7 @@ func (askingAgent) Answer(ctx context.Context, t *agent.Turn) error {
 	for _, d := range answer.(chat.UserApprovalResponse).Decisions {
 		text += fmt.Sprint(d.CallID, " ", d.Approve, " ", d.Reason, "; ")
 	}
-	_, err = t.Keep(ctx, chat.AgentText{Text: text, Final: true}, cost(1000))
+	_, err = t.AppendAll(ctx, chat.AgentText{Text: text, Final: true}, cost(1000))
 	return err
 }
 

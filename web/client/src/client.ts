@@ -25,10 +25,10 @@ export interface ClientOptions {
   backoff?: Partial<Backoff>;
   /** How often a request that is safe to repeat is retried; 3. */
   retries?: number;
-  /** A stream that receives nothing for this many milliseconds is reopened; 45 000. */
-  silence?: number;
+  /** A connection that receives nothing for this many milliseconds is reopened; 45 000. */
+  idleTimeout?: number;
   /** How long opening a connection may take, in milliseconds; 10 000. */
-  patience?: number;
+  connectTimeout?: number;
 }
 
 export interface SayOptions {
@@ -84,7 +84,7 @@ export class ParleyClient {
     this.outbox = new Outbox(this.#http, backoff, o.storage);
     this.WebSocket = o.WebSocket === undefined ? (globalThis as { WebSocket?: SocketMaker }).WebSocket : (o.WebSocket ?? undefined);
     this.#link = new Link({
-      http: this.#http, clock: this.#clock, backoff, silence: o.silence ?? 45_000, patience: o.patience ?? 10_000, WebSocket: this.WebSocket,
+      http: this.#http, clock: this.#clock, backoff, idleTimeout: o.idleTimeout ?? 45_000, connectTimeout: o.connectTimeout ?? 10_000, WebSocket: this.WebSocket,
     });
   }
 

@@ -42,9 +42,9 @@ export interface LinkOptions {
   clock: Clock;
   backoff: Backoff;
   /** A connection that receives nothing for this many milliseconds is reopened. */
-  silence: number;
+  idleTimeout: number;
   /** The timeout for opening a connection, in milliseconds. */
-  patience: number;
+  connectTimeout: number;
   WebSocket: SocketMaker | undefined;
 }
 
@@ -151,7 +151,7 @@ export class Link {
   #refused = 0; // WebSockets that could not be opened since the server was last unreachable
   #retry: ReturnType<typeof setTimeout> | undefined;
   #watchdog: ReturnType<typeof setTimeout> | undefined;
-  #silentAt = 0; // when the connection counts as lost unless a frame arrives
+  #idleAt = 0; // when the connection counts as lost unless a frame arrives
   #leave: (() => void) | undefined;
 
   constructor(o: LinkOptions) {
@@ -187,7 +187,7 @@ export class Link {
     this.#attempt = 0; // the attempt in progress may still fail
     if (this.#open) {
       this.#send({ op: "ping", id: ++this.#asks });
-      this.#listen(Math.min(5000, this.#o.silence));
+      this.#listen(Math.min(5000, this.#o.idleTimeout));
     } else if (this.#retry !== undefined) {
       clearTimeout(this.#retry);
       this.#retry = undefined;
@@ -218,11 +218,11 @@ export class Link {
     this.#connecting = true;
     let socket: Socket | undefined;
     let over = false;
-    const patience = setTimeout(() => fail(), this.#o.patience);
+    const timer = setTimeout(() => fail(), this.#o.connectTimeout);
     const fail = () => {
       if (over) return;
       over = true;
-      clearTimeout(patience);
+      clearTimeout(timer);
       const was = this.#socket === socket && this.#open;
       if (socket) detach(socket);
       if (this.#socket !== socket && socket !== undefined) return;
@@ -239,13 +239,13 @@ export class Link {
     void (async () => {
       try {
         const url = await this.#o.http.socketAddress("/ws");
-        if (over || this.#muxed.size === 0) return void clearTimeout(patience);
+        if (over || this.#muxed.size === 0) return void clearTimeout(timer);
         socket = this.#socket = new Maker(url) as Socket;
       } catch {
         return fail();
       }
       socket.onopen = () => {
-        clearTimeout(patience);
+        clearTimeout(timer);
         if (this.#socket !== socket) return;
         this.#open = true;
         this.#openedAt = Date.now();
@@ -314,15 +314,15 @@ export class Link {
   }
 
   /** Closes the connection unless a frame arrives within this many milliseconds. */
-  #listen(patience = this.#o.silence): void {
+  #listen(timeout = this.#o.idleTimeout): void {
     clearTimeout(this.#watchdog);
-    this.#silentAt = Date.now() + patience;
+    this.#idleAt = Date.now() + timeout;
     this.#watchdog = setTimeout(() => {
-      // Frames only move silentAt: a new timer for each frame would cost more than reading the frame.
-      const left = this.#silentAt - Date.now();
-      if (left > 0) this.#listen(Math.min(left, this.#o.silence)); // the clock may have been set back
+      // Frames only move idleAt: a new timer for each frame would cost more than reading the frame.
+      const left = this.#idleAt - Date.now();
+      if (left > 0) this.#listen(Math.min(left, this.#o.idleTimeout)); // the clock may have been set back
       else this.#cut();
-    }, patience);
+    }, timeout);
   }
 
   #send(frame: object): void {
@@ -339,7 +339,7 @@ export class Link {
   }
 
   #receive(data: unknown): void {
-    this.#silentAt = Date.now() + this.#o.silence;
+    this.#idleAt = Date.now() + this.#o.idleTimeout;
     let f: WireFrame;
     try {
       f = JSON.parse(String(data)) as WireFrame;
@@ -423,11 +423,11 @@ export class Link {
 
   /** Reads one stream to its end and returns why it ended. */
   async #stream(c: Channel, stop: AbortController): Promise<ParleyError> {
-    const { http, silence, clock } = this.#o;
-    let timer = setTimeout(() => stop.abort(), this.#o.patience);
+    const { http, idleTimeout, clock } = this.#o;
+    let timer = setTimeout(() => stop.abort(), this.#o.connectTimeout);
     const alive = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => stop.abort(), silence);
+      timer = setTimeout(() => stop.abort(), idleTimeout);
     };
     let bye: ParleyError | undefined;
     const parser = new SSEParser((f) => (bye ??= this.#frame(c, f, clock)));

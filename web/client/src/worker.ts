@@ -24,7 +24,7 @@ export interface WorkOptions {
   signal?: AbortSignal;
   backoff?: { min: number; max: number };
   /** A connection that receives nothing for this many milliseconds is reopened; 45 000. */
-  silence?: number;
+  idleTimeout?: number;
 }
 
 interface WorkFrame {
@@ -103,7 +103,7 @@ class Worker implements TurnTransport {
       let timer = setTimeout(resolve, 10_000);
       const alive = () => {
         clearTimeout(timer);
-        timer = setTimeout(resolve, this.#o.silence ?? 45_000);
+        timer = setTimeout(resolve, this.#o.idleTimeout ?? 45_000);
       };
       const leave = () => resolve();
       this.#o.signal?.addEventListener("abort", leave);

@@ -47,7 +47,7 @@ test("a worker that lost the reply to done releases the turn when the server rep
     stop.abort(new Error("the worker leaves"));
     return [];
   });
-  const done = work(client, "a", () => Promise.resolve(), { signal: stop.signal, backoff, grace: 3_600_000, silence: 100 });
+  const done = work(client, "a", () => Promise.resolve(), { signal: stop.signal, backoff, grace: 3_600_000, idleTimeout: 100 });
   await done;
   expect(held).toEqual([[], ["t-1"], []]);
 });
@@ -55,7 +55,7 @@ test("a worker that lost the reply to done releases the turn when the server rep
 test("a worker with an expired credential does not reconnect", async () => {
   for (const end of [4401, [{ op: "bye", error: { code: "unauthenticated", message: "expired" }, retry: false }]]) {
     const { client, opened } = desk(() => end);
-    await expect(work(client, "a", () => Promise.resolve(), { backoff, silence: 100 })).rejects.toMatchObject({ code: "unauthenticated" });
+    await expect(work(client, "a", () => Promise.resolve(), { backoff, idleTimeout: 100 })).rejects.toMatchObject({ code: "unauthenticated" });
     expect(opened()).toBe(1);
   }
 });

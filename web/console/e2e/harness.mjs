@@ -62,13 +62,13 @@ export async function startBrowser() {
 }
 
 /** The timeout of every wait. */
-export const patience = 120_000;
+export const timeout = 120_000;
 
 /** A page that records errors, policy violations and requests to other hosts. */
 export async function openPage(browser, options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, colorScheme: "light", ...options });
   // Long, because other programs may run on the machine.
-  context.setDefaultTimeout(patience);
+  context.setDefaultTimeout(timeout);
   const page = await context.newPage();
   const faults = [];
   page.on("console", (m) => m.type() === "error" && faults.push(`console: ${m.text()}`));

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { after, before } from "node:test";
-import { api, openPage, patience, startBrowser, startServer } from "./harness.mjs";
+import { api, openPage, timeout, startBrowser, startServer } from "./harness.mjs";
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -60,7 +60,7 @@ export async function axe(page, where) {
 
 /** Waits until look returns a value; the page draws a frame between two checks. */
 export async function until(page, look, what = "it") {
-  const end = Date.now() + patience;
+  const end = Date.now() + timeout;
   for (let v = await look(); ; v = await look()) {
     if (v) return v;
     if (Date.now() > end) assert.fail(`timeout: ${what}`);
@@ -70,7 +70,7 @@ export async function until(page, look, what = "it") {
 
 /** Presses a button of a card until it has its effect: a card that was moved ignores clicks for half a second. */
 export async function insist(page, button, effect) {
-  const end = Date.now() + patience;
+  const end = Date.now() + timeout;
   for (;;) {
     await page.locator(".pl-prompt-open[data-armed]").first().waitFor({ timeout: 2000 }).catch(() => {});
     await button.click({ timeout: 2000 }).catch(() => {});

@@ -41,12 +41,12 @@ export const textOf = (m) => m.parts.filter((p) => p.type === "text").map((p) =>
 export const tools = (m) => m.parts.filter((p) => p.type === "dynamic-tool" || p.type.startsWith("tool-"));
 
 /** Waits until a condition holds, looking again after each change of a chat. */
-export async function until(condition, what = condition.toString(), patience = 30_000) {
-  const end = Date.now() + patience;
+export async function until(condition, what = condition.toString(), timeout = 30_000) {
+  const end = Date.now() + timeout;
   for (;;) {
     const v = await condition();
     if (v) return v;
-    if (Date.now() > end) throw new Error(`not within ${patience} ms: ${what}`);
+    if (Date.now() > end) throw new Error(`not within ${timeout} ms: ${what}`);
     await new Promise((r) => setTimeout(r, 10));
   }
 }

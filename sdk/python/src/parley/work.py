@@ -32,18 +32,18 @@ _SIGN_IN_AGAIN = 4401
 
 
 async def work(name: str, answer: Handler, *, url: str | None = None, token: str | None = None, slots: int = 4, grace: float = 60.0,
-               silence: float = 45.0, backoff: tuple[float, float] = (0.25, 15.0)) -> None:
+               idle_timeout: float = 45.0, backoff: tuple[float, float] = (0.25, 15.0)) -> None:
     """Answers turns of an agent name until it is cancelled, or the server refuses the worker (ParleyError).
 
     ``answer`` is called for each turn in a task of its own, up to ``slots`` at once. When it raises, the turn fails.
     The task is cancelled when the turn is stopped or lost. When the connection breaks, the methods of the turns wait
     until the worker has reconnected, for at most ``grace`` seconds. Turns that are not finished when the worker is
-    cancelled go to another worker.
+    cancelled go to another worker. A connection that receives nothing for ``idle_timeout`` seconds is opened again.
 
     ``url`` and ``token`` come from PARLEY_URL and PARLEY_TOKEN when they are not given.
     """
     url = url or os.environ.get("PARLEY_URL") or "http://127.0.0.1:8000"
-    await _Worker(name, answer, url.rstrip("/"), token or os.environ.get("PARLEY_TOKEN"), slots, grace, silence, backoff).run()
+    await _Worker(name, answer, url.rstrip("/"), token or os.environ.get("PARLEY_TOKEN"), slots, grace, idle_timeout, backoff).run()
 
 
 @dataclass
@@ -58,10 +58,10 @@ class _Held:
 
 
 class _Worker:
-    def __init__(self, name: str, answer: Handler, url: str, token: str | None, slots: int, grace: float, silence: float,
+    def __init__(self, name: str, answer: Handler, url: str, token: str | None, slots: int, grace: float, idle_timeout: float,
                  backoff: tuple[float, float]) -> None:
         self._name, self._answer, self._url, self._token = name, answer, url, token
-        self._slots, self._grace, self._silence, self._backoff = slots, grace, silence, backoff
+        self._slots, self._grace, self._idle_timeout, self._backoff = slots, grace, idle_timeout, backoff
         self._turns: dict[str, _Held] = {}
         self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ids = 0
@@ -104,13 +104,13 @@ class _Worker:
         """Runs one connection. Returns True when the server sent a frame."""
         progress = False
         try:
-            async with connect(self._address(), additional_headers=self._headers(), max_size=64 << 20, open_timeout=self._silence,
+            async with connect(self._address(), additional_headers=self._headers(), max_size=64 << 20, open_timeout=self._idle_timeout,
                                close_timeout=2, user_agent_header="parley-python", proxy=None) as conn:
                 await conn.send(json.dumps({"op": "ready", "slots": self._slots, "turns": list(self._turns)}))
                 self._conn = conn
                 self._notify()
                 while True:
-                    frame = json.loads(await within(self._silence, conn.recv()))
+                    frame = json.loads(await within(self._idle_timeout, conn.recv()))
                     if frame.get("op") == "error" and not frame.get("id"):
                         err = error_of(frame)
                         _log.warning("worker %s: the server reports an error: %s", self._name, err)
@@ -293,7 +293,7 @@ class _Worker:
         request = urllib.request.Request(f"{self._url}/parley/v1{path}", data=body, method="PUT",
                                          headers={"Content-Type": media_type, **self._headers()})
         try:
-            with urllib.request.urlopen(request, timeout=self._silence) as response:
+            with urllib.request.urlopen(request, timeout=self._idle_timeout) as response:
                 given = json.loads(response.read() or b"{}")
                 return given if isinstance(given, dict) else {}
         except urllib.error.HTTPError as err:
