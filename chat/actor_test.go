@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestActorInfo(t *testing.T) {
+func TestActorInfoIsABoundedObject(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"kind":"user","id":"a","info":{ "team" : "x", "n": [1, 2] }}`: `{"kind":"user","id":"a","info":{"team":"x","n":[1,2]}}`,
 		`{"kind":"user","id":"a","info":{}}`:                            `{"kind":"user","id":"a"}`,

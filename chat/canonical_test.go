@@ -36,7 +36,7 @@ func TestSameJSON(t *testing.T) {
 	}
 }
 
-func TestDigestsCompareMeaning(t *testing.T) {
+func TestDigestIgnoresTheSpelling(t *testing.T) {
 	digest := func(text string) uint64 {
 		t.Helper()
 		drafts, err := ParseDrafts([]byte(text))
@@ -59,7 +59,7 @@ func TestDigestsCompareMeaning(t *testing.T) {
 	}
 }
 
-// Two values that JSON readers take for the same have the same form, and the form is stable.
+// Values that JSON readers consider equal have the same canonical form, and it is stable.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range []string{`{"b":[1,{"a":"\u00e9"}],"a":1.50}`, `[]`, `{}`, `"\ud83d\ude00"`, `-0.0e7`, `{"a":1,"a":[{}]}`, `[1,`, `1e99999`} {
 		f.Add([]byte(s))

@@ -7,7 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestClientTools(t *testing.T) {
+func TestClientToolsAreReadFromTheContext(t *testing.T) {
 	for context, want := range map[string]int{
 		"":                      0,
 		"{}":                    0,
@@ -22,8 +22,8 @@ func TestClientTools(t *testing.T) {
 	}
 }
 
-// A result is taken for a call that whoever answers was to run, and only for such.
-func TestAnswersThatRan(t *testing.T) {
+// A result is accepted for a tool that the answerer runs, and for no other.
+func TestOnlyClientToolsAreAnsweredWithResults(t *testing.T) {
 	theirs, ours := chat.ApprovalCall{CallID: "c", Tool: "t", Client: true}, chat.ApprovalCall{CallID: "c", Tool: "t"}
 	for _, c := range []struct {
 		call chat.ApprovalCall

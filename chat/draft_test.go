@@ -15,7 +15,7 @@ func wantCode(t *testing.T, err error, code Code) {
 	}
 }
 
-func TestBadDrafts(t *testing.T) {
+func TestInvalidDraftsAreRefused(t *testing.T) {
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for _, c := range []struct {
 		name, in string
@@ -44,7 +44,7 @@ func TestBadDrafts(t *testing.T) {
 		{"empty message", `{"type":"user.message","payload":{}}`, Invalid, "needs text or content"},
 		{"null payload", `{"type":"user.message","payload":null}`, Invalid, "needs text or content"},
 		{"bad part", `{"type":"user.message","payload":{"content":[{"type":"smell"}]}}`, Invalid, "content[0]"},
-		{"part without a place", `{"type":"user.message","payload":{"content":[{"type":"text","text":"a"},{"type":"image"}]}}`, Invalid, "content[1]"},
+		{"part without text or URL", `{"type":"user.message","payload":{"content":[{"type":"text","text":"a"},{"type":"image"}]}}`, Invalid, "content[1]"},
 		{"invalid UTF-8", "{\"type\":\"user.message\",\"payload\":{\"text\":\"\xff\"}}", Invalid, "UTF-8"},
 		{"deep", `{"type":"odd.thing","payload":` + deep + `}`, Invalid, "nested"},
 		{"very deep", `{"type":"odd.thing","payload":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`, Invalid, "depth"},
@@ -53,31 +53,31 @@ func TestBadDrafts(t *testing.T) {
 		{"long client_id", `{"type":"user.message","payload":{"text":"a"},"client_id":"` + strings.Repeat("c", 257) + `"}`, Invalid, "client_id"},
 		{"client_id is a number", `{"type":"user.message","payload":{"text":"a"},"client_id":1}`, Invalid, "client_id"},
 		{"bad workstream", `{"type":"agent.text","payload":{"text":"a"},"workstream_id":"a b"}`, Invalid, "workstream"},
-		{"workstream all", `{"type":"agent.text","payload":{"text":"a"},"workstream_id":"all"}`, Invalid, "workstream"},
+		{"workstream named all", `{"type":"agent.text","payload":{"text":"a"},"workstream_id":"all"}`, Invalid, "workstream"},
 		{"bad parent", `{"type":"user.message","payload":{"text":"a"},"parent_id":"e-1"}`, Invalid, "parent_id"},
 		{"bad block", `{"type":"agent.text","payload":{"text":"a","block":"a.b"}}`, Invalid, "block"},
-		{"which of them", `[{"type":"user.message","payload":{"text":"a"}},{"type":"bad"}]`, Invalid, "draft 1: "},
+		{"second draft is invalid", `[{"type":"user.message","payload":{"text":"a"}},{"type":"bad"}]`, Invalid, "draft 1: "},
 		{"negative timeout", `{"type":"agent.input_request","payload":{"text":"?","timeout":-1}}`, Invalid, "timeout"},
-		{"timeout of a century", `{"type":"agent.input_request","payload":{"text":"?","timeout":1e10}}`, Invalid, "timeout"},
-		{"odd input type", `{"type":"agent.input_request","payload":{"input_type":"slider"}}`, Invalid, "slider"},
-		{"binary of three", `{"type":"agent.input_request","payload":{"input_type":"binary_choice","options":["a","b","c"]}}`, Invalid, "exactly 2"},
-		{"radio of none", `{"type":"agent.input_request","payload":{"input_type":"radio"}}`, Invalid, "options"},
-		{"options of numbers", `{"type":"agent.input_request","payload":{"options":[1]}}`, Invalid, "options"},
+		{"timeout too long", `{"type":"agent.input_request","payload":{"text":"?","timeout":1e10}}`, Invalid, "timeout"},
+		{"unknown input type", `{"type":"agent.input_request","payload":{"input_type":"slider"}}`, Invalid, "slider"},
+		{"binary with three options", `{"type":"agent.input_request","payload":{"input_type":"binary_choice","options":["a","b","c"]}}`, Invalid, "exactly 2"},
+		{"radio without options", `{"type":"agent.input_request","payload":{"input_type":"radio"}}`, Invalid, "options"},
+		{"options are numbers", `{"type":"agent.input_request","payload":{"options":[1]}}`, Invalid, "options"},
 		{"min over max", `{"type":"agent.input_request","payload":{"input_type":"checkbox","options":["a","b","c"],"min":3,"max":2}}`, Invalid, "min and max"},
-		{"approval of nothing", `{"type":"agent.approval_request","payload":{}}`, Invalid, "calls"},
-		{"approval of a nameless call", `{"type":"agent.approval_request","payload":{"calls":[{"tool":"a"}]}}`, Invalid, "call_id"},
-		{"permission for nothing", `{"type":"agent.permission_request","payload":{"scopes":[]}}`, Invalid, "scopes"},
-		{"call of nothing", `{"type":"agent.tool_call","payload":{}}`, Invalid, "tool"},
-		{"artifact of no type", `{"type":"agent.artifact","payload":{}}`, Invalid, "type"},
+		{"approval without calls", `{"type":"agent.approval_request","payload":{}}`, Invalid, "calls"},
+		{"approval of a call without a name", `{"type":"agent.approval_request","payload":{"calls":[{"tool":"a"}]}}`, Invalid, "call_id"},
+		{"permission without scopes", `{"type":"agent.permission_request","payload":{"scopes":[]}}`, Invalid, "scopes"},
+		{"call without a tool", `{"type":"agent.tool_call","payload":{}}`, Invalid, "tool"},
+		{"artifact without a type", `{"type":"agent.artifact","payload":{}}`, Invalid, "type"},
 		{"file without a path", `{"type":"file.uploaded","payload":{}}`, Invalid, "path"},
-		{"answer to nothing", `{"type":"user.input_response","payload":{"text":"a"}}`, Invalid, "request_id"},
-		{"withdrawal of nothing", `{"type":"user.message_withdrawn","payload":{}}`, Invalid, "sequence"},
+		{"answer without a request id", `{"type":"user.input_response","payload":{"text":"a"}}`, Invalid, "request_id"},
+		{"withdrawal without a sequence", `{"type":"user.message_withdrawn","payload":{}}`, Invalid, "sequence"},
 		{"title too long", `{"type":"session.updated","payload":{"title":"` + strings.Repeat("t", MaxTitle+1) + `"}}`, TooLarge, "title"},
 		{"metadata is a list", `{"type":"session.started","payload":{"metadata":[]}}`, Invalid, "metadata"},
-		{"odd policy", `{"type":"session.started","payload":{"policy":"shout"}}`, Invalid, "shout"},
-		{"odd role", `{"type":"session.started","payload":{"members":[{"role":"king","actor":{"kind":"user","id":"a"}}]}}`, Invalid, "king"},
+		{"unknown policy", `{"type":"session.started","payload":{"policy":"shout"}}`, Invalid, "shout"},
+		{"unknown role", `{"type":"session.started","payload":{"members":[{"role":"king","actor":{"kind":"user","id":"a"}}]}}`, Invalid, "king"},
 		{"member without a name", `{"type":"session.started","payload":{"members":[{"role":"viewer","actor":{"kind":"user"}}]}}`, Invalid, "member"},
-		{"agent name", `{"type":"session.started","payload":{"agent":"a b"}}`, Invalid, "agent"},
+		{"agent name with a space", `{"type":"session.started","payload":{"agent":"a b"}}`, Invalid, "agent"},
 		{"workstream without an id", `{"type":"workstream.launched","payload":{"task":"x"}}`, Invalid, "workstream"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestBadDrafts(t *testing.T) {
 	}
 }
 
-func TestGoodDrafts(t *testing.T) {
+func TestDraftsAreParsedAndNormalized(t *testing.T) {
 	drafts, err := ParseDrafts([]byte(` [
 		{"type":"user.message", "payload":{ "text" : "a  b\n" }, "client_id":"c-1", "extra":1},
 		{"type":"odd.thing_2", "payload":[1, "<&>"], "workstream_id":"main"},
@@ -109,7 +109,7 @@ func TestGoodDrafts(t *testing.T) {
 	if d := drafts[2]; string(d.Payload) != `{}` {
 		t.Errorf("%+v", d)
 	}
-	// Whatever the spaces, it is the same draft.
+	// Spaces do not change the digest.
 	again, err := ParseDrafts([]byte(`{"payload":{"text":"a  b\n"},"type":"user.message"}`))
 	if err != nil || again[0].Digest() != drafts[0].Digest() {
 		t.Error("spaces change the digest", err)
@@ -120,7 +120,7 @@ func TestGoodDrafts(t *testing.T) {
 	}
 }
 
-func TestNormalizeTrustsNoPayload(t *testing.T) {
+func TestNormalizeRefusesInvalidPayloads(t *testing.T) {
 	for _, p := range []string{`{{{`, `{}x`, `"`, `{"a":1},"type":"user.message"`, "\xff", `{"a" : 1} }`} {
 		d := Draft{Type: "odd.thing", Payload: json.RawMessage(p)}
 		wantCode(t, d.Normalize(), Invalid)
@@ -141,7 +141,7 @@ func TestNormalizeTrustsNoPayload(t *testing.T) {
 	}
 }
 
-func TestNesting(t *testing.T) {
+func TestDeepNestingIsRefused(t *testing.T) {
 	nest := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	wide := "[" + strings.Repeat("[],", 2000) + `"` + strings.Repeat(`[{\"`, 2000) + `"]`
 	for _, c := range []struct {
@@ -155,8 +155,8 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// Both spellings of every payload that x1 has two of mean the same.
-func TestBothSpellings(t *testing.T) {
+// Where x1 has two spellings of a payload, both are read as the same.
+func TestBothSpellingsOfAPayloadAreRead(t *testing.T) {
 	for _, c := range []struct{ typ, ours, theirs string }{
 		{"session.started", `{"agent":"a"}`, `{"agent_id":"a","session_id":"s"}`},
 		{"session.failed", `{"error_message":"e"}`, `{"error":"e"}`},
@@ -185,8 +185,8 @@ func TestBothSpellings(t *testing.T) {
 	}
 }
 
-// Every kind can be written and read again, and ignores what it does not know.
-func TestKindsRoundTrip(t *testing.T) {
+// Every kind can be written and read, and ignores unknown fields.
+func TestEveryKindRoundTrips(t *testing.T) {
 	for name, zero := range Kinds() {
 		if zero.Type() != name || CheckType(name) != nil {
 			t.Errorf("%s is registered as %s", zero.Type(), name)

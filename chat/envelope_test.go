@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// anyText draws texts that are hard on a writer of JSON.
+// anyText draws texts with characters that JSON must escape.
 var anyText = rapid.OneOf(
 	rapid.String(),
 	rapid.SampledFrom([]string{
@@ -59,7 +59,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got, e) {
 			rt.Fatalf("\nwrote %+v\nread  %+v", e, got)
 		}
-		// The hand-written writer says what encoding/json would.
+		// AppendJSON writes the same as encoding/json.
 		env := envelope{
 			Session: e.Session, Seq: e.Seq, At: e.At, Type: e.Type, ID: e.ID, Turn: e.Turn, Workstream: e.Workstream,
 			Parent: e.Parent, ClientID: e.ClientID, Prev: e.Prev.String(), Payload: e.Payload,
@@ -84,7 +84,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 				rt.Fatalf("fast %+v\nslow %+v, %v", fast, slow, err)
 			}
 		}
-		// A glance tells the truth.
+		// Label reads the same type and workstream.
 		label, err := Fact{Seq: e.Seq, JSON: b}.Label()
 		if err != nil || label.Type != e.Type || label.Workstream != e.Workstream {
 			rt.Fatalf("label %+v of type %q, workstream %q, %v", label, e.Type, e.Workstream, err)
@@ -92,7 +92,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 	})
 }
 
-func TestStoredEventsAreReadFast(t *testing.T) {
+func TestStoredEventsUseTheFastReader(t *testing.T) {
 	s := newScript(t)
 	for _, v := range vectors {
 		v.play(s)
@@ -121,7 +121,7 @@ func TestAppendStringAgreesWithEncodingJSON(t *testing.T) {
 	})
 }
 
-func TestLabelIsNotFooled(t *testing.T) {
+func TestLabelReadsOnlyTheEnvelope(t *testing.T) {
 	for name, e := range map[string]Event{
 		"client_id":           {Type: "user.message", ClientID: `x","type":"evil.type","workstream_id":"w`},
 		"client_id, payload":  {Type: "user.message", ClientID: `,"payload":{"a":1},"type":"evil.type"`},
@@ -143,7 +143,7 @@ func TestLabelIsNotFooled(t *testing.T) {
 			t.Errorf("%s: %+v, %v\n%s", name, label, err, e.AppendJSON(nil))
 		}
 	}
-	// Written by somebody else, in another order.
+	// Written by another program, with members in another order.
 	foreign := Fact{Seq: 1, JSON: []byte(`{"payload":{"text":"a","x":{},"type":"evil.type"},"workstream_id":"w1","type":"agent.text","sequence":1,"session_id":"s"}`)}
 	if label, err := foreign.Label(); err != nil || label != (Label{"agent.text", "w1"}) {
 		t.Errorf("foreign: %+v, %v", label, err)
@@ -153,7 +153,7 @@ func TestLabelIsNotFooled(t *testing.T) {
 	}
 }
 
-func TestBadEnvelopes(t *testing.T) {
+func TestInvalidEnvelopesAreRefused(t *testing.T) {
 	good := `{"session_id":"s","sequence":1,"timestamp":"2026-01-02T03:04:05.000006Z","type":"agent.text","payload":{"text":"a"}}`
 	if _, err := ParseEvent([]byte(good)); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestBadEnvelopes(t *testing.T) {
 			t.Errorf("%s is accepted: %v", bad, err)
 		}
 	}
-	// What comes last counts, as in any JSON; and it is no payload.
+	// Of repeated members the last one counts, as in encoding/json.
 	e, err := ParseEvent([]byte(strings.Replace(good, `}}`, `},"sequence":9}`, 1)))
 	if err != nil || e.Seq != 9 || string(e.Payload) != `{"text":"a"}` {
 		t.Errorf("%+v %v", e, err)
@@ -190,7 +190,7 @@ func TestBadEnvelopes(t *testing.T) {
 	}
 }
 
-func TestHashChain(t *testing.T) {
+func TestChangedEventBreaksTheHashChain(t *testing.T) {
 	a := Event{Session: "s", Seq: 1, Type: "odd.thing", Payload: raw("1")}
 	b := Event{Session: "s", Seq: 2, Type: "odd.thing", Payload: raw("1"), Prev: a.Fact().Hash()}
 	read, err := b.Fact().Event()
@@ -204,7 +204,7 @@ func TestHashChain(t *testing.T) {
 	}
 }
 
-func TestPreviewWire(t *testing.T) {
+func TestPreviewRoundTrips(t *testing.T) {
 	p := Preview{Block: "b7", Offset: 2, Text: "é\"", Kind: "", Workstream: "main", Turn: "t-1"}
 	if err := p.Normalize(); err != nil || p.End != 5 || p.Kind != TextBlock || p.Workstream != "" {
 		t.Fatal(p, err)

@@ -10,7 +10,7 @@ func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 func yes[T any](v T) *T { return &v }
 
-// vectors are the situations that every fold must agree on.
+// vectors are the logs that every fold must fold to the same items.
 var vectors = []struct {
 	name string
 	play func(s *script)
@@ -25,7 +25,7 @@ var vectors = []struct {
 		s.answering("count")
 		s.piece("", "b1", 0, "one ")
 		s.piece("", "b1", 4, "two ")
-		s.piece("", "b1", 4, "two three ") // what is there is passed over
+		s.piece("", "b1", 4, "two three ") // text that is already there is skipped
 		s.piece("", "b1", 99, "lost")      // a gap
 		s.piece("", "b1", 0, "one ")       // old
 		s.piece("", "b1", 14, "fo")
@@ -52,7 +52,7 @@ var vectors = []struct {
 		s.piece("", "m", 5, "text")
 		s.on("w1", AgentText{Block: "s", Text: "side text"})
 	}},
-	{"block-again", func(s *script) { // outside of turns a block id may come again
+	{"block-again", func(s *script) { // outside of turns a block id may be used again
 		s.piece("", "b", 0, "one ")
 		s.on("", AgentText{Block: "b", Text: "one two"})
 		s.piece("", "b", 4, "late")
@@ -74,7 +74,7 @@ var vectors = []struct {
 		s.on("", AgentToolProgress{CallID: "c1", Done: 1, Total: 2, Message: "asking"})
 		s.on("", AgentToolProgress{CallID: "c1", Done: 2, Total: 2, Items: []ProgressItem{{ID: "a", Status: "success", DurationMS: 40}}})
 		s.on("", AgentToolResult{CallID: "c1", Tool: "weather", Result: raw(`{"c":4.5}`)})
-		s.on("", AgentToolResult{CallID: "c1", Tool: "weather", Result: raw(`"again"`)}) // the first stays
+		s.on("", AgentToolResult{CallID: "c1", Tool: "weather", Result: raw(`"again"`)}) // the first result counts
 		s.done("", Done, "")
 	}},
 	{"tool-errors", func(s *script) {
@@ -223,7 +223,7 @@ var vectors = []struct {
 		s.server("", AgentText{Block: "b1", Text: "Once upon ", Partial: true})
 		s.done("", Stopped, "")
 		s.turn("", again)
-		s.on("", AgentText{Block: "b1", Text: "Knock knock.", Final: true}) // a block id may come again in another turn
+		s.on("", AgentText{Block: "b1", Text: "Knock knock.", Final: true}) // a block id may be used again in another turn
 		s.done("", Done, "")
 	}},
 	{"stop-with-partial-text", func(s *script) {
@@ -248,7 +248,7 @@ var vectors = []struct {
 	}},
 	{"interrupted-turn", func(s *script) {
 		s.answering("worker, please")
-		s.piece("", "b1", 0, "never finished") // goes with its turn
+		s.piece("", "b1", 0, "never finished") // is removed with its turn
 		s.done("", Interrupted, "the worker did not come back")
 	}},
 	{"workstreams", func(s *script) {
@@ -310,7 +310,7 @@ var vectors = []struct {
 		s.raw("", "agent.status", `{"status":"calling_tool","detail":"Reading a file"}`)
 		s.raw("", "agent.tool_call", `{"tool_name":"read","tool_use_id":"tu1","input":{"path":"a"}}`)
 		s.raw("", "agent.tool_result", `{"tool_use_id":"tu1","content":[{"type":"text","text":"A"}],"is_error":false}`)
-		s.raw("", "agent.tool_call", `{"tool":"list","params":{}}`) // the page's spelling has no call id
+		s.raw("", "agent.tool_call", `{"tool":"list","params":{}}`) // x1's other spelling has no call id
 		s.raw("", "agent.tool_call", `{"tool":"list","params":{"dir":"b"}}`)
 		s.raw("", "agent.tool_result", `{"tool":"list","result":["x"]}`)
 		s.raw("", "agent.tool_error", `{"tool":"list","error":{"code":2}}`)
@@ -352,7 +352,7 @@ var vectors = []struct {
 		s.done("", Done, "")
 	}},
 	{"cut-in-two", func(s *script) {
-		// A window: the beginning of everything is before it.
+		// The beginnings of all items are before the window.
 		s.answering("long ago")
 		turn := s.turns[""]
 		s.on("", WorkstreamLaunched{ID: "w1", Task: "old"})

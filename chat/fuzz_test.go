@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// coded checks that a refusal has a code and says something.
+// coded checks that a refusal has a code and a message.
 func coded(t *testing.T, err error) {
 	t.Helper()
 	if e, ok := errors.AsType[*Error](err); !ok || e.Code == Internal || e.Msg == "" {
@@ -41,7 +41,7 @@ func FuzzParseDrafts(f *testing.F) {
 			if !json.Valid(d.Payload) || !utf8.Valid(d.Payload) || bytes.ContainsAny(d.Payload, "\n\r") || d.Body == nil || len(d.Payload) > MaxEvent {
 				t.Fatalf("accepted %q", d.Payload)
 			}
-			// What was accepted can be stored and read.
+			// An accepted draft can be stored and read.
 			e := Event{Session: "s", Seq: 1, Type: d.Type, Payload: d.Payload, ClientID: d.ClientID, Workstream: d.Workstream, Parent: d.Parent}
 			got, err := e.Fact().Event()
 			if err != nil || string(got.Payload) != string(d.Payload) || got.ClientID != d.ClientID || !reflect.DeepEqual(got.Body, d.Body) {
@@ -75,7 +75,7 @@ func FuzzParseEvent(f *testing.F) {
 			return
 		}
 		if e.At < -62_135_596_800_000_000 {
-			return // before the year 1: there is no such stamp
+			return // before the year 1, which a stamp cannot have
 		}
 		again, err := ParseEvent(e.AppendJSON(nil))
 		if err != nil {
@@ -142,7 +142,7 @@ func FuzzDecodeBody(f *testing.F) {
 		if body.Type() != name {
 			t.Fatalf("%s is read as %s", name, body.Type())
 		}
-		// Read, it can be written; and reading that gives the same.
+		// Writing and reading it again gives the same.
 		p, err := encodePayload(body)
 		if err != nil {
 			t.Fatalf("%s %q cannot be written: %v", name, payload, err)
@@ -157,7 +157,7 @@ func FuzzDecodeBody(f *testing.F) {
 		if err := body.check(); err != nil {
 			coded(t, err)
 		}
-		// Whatever it says, it can be folded.
+		// Every event can be folded.
 		tr := new(Transcript)
 		for seq := range Seq(2) {
 			tr.Apply(&Event{Session: "s", Seq: seq + 1, Type: name, Turn: "t", Body: body, Payload: payload})

@@ -12,7 +12,7 @@ import (
 
 var uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-func TestIDs(t *testing.T) {
+func TestIDsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := Number(rapid.Uint64Range(1, 1<<NumberBits-1).Draw(rt, "number"))
 		seq := Seq(rapid.Uint64Range(1, uint64(MaxSeq)).Draw(rt, "seq"))
@@ -26,13 +26,13 @@ func TestIDs(t *testing.T) {
 				rt.Fatalf("%s is read as %x, %v", text, back, ok)
 			}
 		}
-		// The low bits are free for those who need names under an event.
+		// The low bits are free for names below an event.
 		low := id
 		low[15] |= byte(rapid.IntRange(0, 127).Draw(rt, "low"))
 		if gn, gs, ok := low.Parts(); !ok || gn != n || gs != seq {
 			rt.Fatalf("parts of %x: %d %d %v", low, gn, gs, ok)
 		}
-		// Any other bit makes it another id, and that one is refused.
+		// An id with any other bit set is refused.
 		bit := rapid.IntRange(7, 127).Draw(rt, "bit")
 		wrong := id
 		wrong[15-bit/8] ^= 1 << (bit % 8)
@@ -44,7 +44,7 @@ func TestIDs(t *testing.T) {
 	})
 }
 
-func TestWrongIDs(t *testing.T) {
+func TestInvalidIDsAreRefused(t *testing.T) {
 	id := MakeID(7, 42)
 	good := id.Text(TurnPrefix)
 	for _, s := range []string{
@@ -67,7 +67,7 @@ func TestWrongIDs(t *testing.T) {
 	}
 }
 
-func TestNumberFor(t *testing.T) {
+func TestNumberFollowsFromTheSessionID(t *testing.T) {
 	seen := map[Number]bool{}
 	for try := range 20 {
 		n := NumberFor("s-1", try)
@@ -81,7 +81,7 @@ func TestNumberFor(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestInvalidSessionAndBlockIDsAreRefused(t *testing.T) {
 	for s, ok := range map[string]bool{
 		"a": true, "s-01J": true, "A.b_c-9": true, "...": true, strings.Repeat("x", 128): true,
 		"": false, ".": false, "..": false, "a/b": false, "a b": false, "é": false, "a\x00": false, "a\"": false, strings.Repeat("x", 129): false,
@@ -97,7 +97,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestCursors(t *testing.T) {
+func TestCursorsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := Cursor{Seq: Seq(rapid.Uint64Range(0, uint64(MaxSeq)).Draw(rt, "seq"))}
 		for range rapid.IntRange(0, 5).Draw(rt, "marks") {
@@ -127,7 +127,7 @@ func TestCursors(t *testing.T) {
 	}
 }
 
-func TestCursorPasses(t *testing.T) {
+func TestCursorAdvances(t *testing.T) {
 	var c Cursor
 	c.PassEvent(41, "")
 	c.PassPiece("b7", 100)
@@ -142,7 +142,7 @@ func TestCursorPasses(t *testing.T) {
 	}
 }
 
-func TestPositions(t *testing.T) {
+func TestPositionsRiseStrictly(t *testing.T) {
 	if After(100, 50) != 100+AtStep || After(100, 500) != 500 || After(100, 101) != 100+AtStep {
 		t.Error("positions do not rise")
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// twins returns an object with each member, at every depth, joined by members of the same name in other letters and
-// with another value.
+// twins returns an object in which each member, at every depth, has copies with the same name in another case and with
+// another value.
 func twins(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -33,7 +33,7 @@ func twins(v any) any {
 	return v
 }
 
-// evil is another value of the same kind.
+// evil returns another value of the same kind.
 func evil(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -50,7 +50,7 @@ func evil(v any) any {
 	return v
 }
 
-// fill gives every field of a kind a value, so that every name of it is tried.
+// fill gives every field of a kind a value, so that every name is tested.
 func fill(v reflect.Value, depth int) {
 	if !v.CanSet() || depth > 4 {
 		return
@@ -72,7 +72,7 @@ func fill(v reflect.Value, depth int) {
 		v.Set(reflect.New(v.Type().Elem()))
 		fill(v.Elem(), depth+1)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 { // raw JSON: readers get all of it
+		if v.Type().Elem().Kind() == reflect.Uint8 { // raw JSON is passed on whole
 			v.SetBytes([]byte(`"safe"`))
 			return
 		}
@@ -108,7 +108,7 @@ func TestNamesOfEveryKindMatchExactly(t *testing.T) {
 			continue
 		}
 		tried++
-		// The order of members does not matter: once as Marshal sorts them, once with what is in capitals last.
+		// The order of members does not matter: as Marshal sorts them, and with names in capitals last.
 		members := bytes.Replace(doubled, []byte(`{`), append(bytes.TrimSuffix(payload, []byte("}")), ','), 1)
 		for _, p := range [][]byte{doubled, members} {
 			got, err := DecodeBody(typ, p)
@@ -146,7 +146,7 @@ func TestNamesOfDraftsAndEventsMatchExactly(t *testing.T) {
 	}
 }
 
-// What is wrong with a payload is said without the names of Go types.
+// Errors of payloads do not contain names of Go types.
 func TestErrorsOfEveryKindArePlain(t *testing.T) {
 	for typ, zero := range Kinds() {
 		rt := reflect.TypeOf(zero)

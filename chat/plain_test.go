@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Every byte, at every place of a text, is judged as one by one.
+// isPlain gives the same as checking each byte, for every byte at every index.
 func TestIsPlain(t *testing.T) {
 	t.Parallel()
 	for c := range 256 {

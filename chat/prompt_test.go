@@ -22,7 +22,7 @@ func input(kind InputType, change func(*AgentInputRequest)) *Prompt {
 
 func optional(in *AgentInputRequest) { in.Required = yes(false) }
 
-func TestInputAnswers(t *testing.T) {
+func TestInputAnswersAreChecked(t *testing.T) {
 	some := func(in *AgentInputRequest) { in.Min, in.Max = 2, 2 }
 	for _, c := range []struct {
 		name   string
@@ -75,7 +75,7 @@ func TestInputAnswers(t *testing.T) {
 			if got.RequestID != "r" || got.Text != c.text || strings.Join(got.Values, "|") != c.values {
 				t.Fatalf("%+v", got)
 			}
-			// What was accepted is accepted again, and stays as it is.
+			// An accepted answer is accepted again without a change.
 			again, err := c.prompt.Accept(got)
 			if err != nil || !reflect.DeepEqual(again, body) {
 				t.Fatalf("again: %+v, %v", again, err)
@@ -84,7 +84,7 @@ func TestInputAnswers(t *testing.T) {
 	}
 }
 
-func TestApprovalAnswers(t *testing.T) {
+func TestApprovalAnswersAreChecked(t *testing.T) {
 	two := &Prompt{RequestID: "r", Approval: &AgentApprovalRequest{Calls: []ApprovalCall{{CallID: "c1", Tool: "a"}, {CallID: "c2", Tool: "b"}}}}
 	one := &Prompt{RequestID: "r", Approval: &AgentApprovalRequest{Calls: []ApprovalCall{{CallID: "c1", Tool: "a"}}}}
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestApprovalAnswers(t *testing.T) {
 		{"one of two", two, []Decision{{CallID: "c1"}}, `"c2" is not decided`},
 		{"twice", two, []Decision{{CallID: "c1"}, {CallID: "c1"}}, "twice"},
 		{"another call", one, []Decision{{CallID: "c1"}, {CallID: "c9"}}, "not part"},
-		{"remember for ever", one, []Decision{{CallID: "c1", Remember: "always"}}, "remember"},
+		{"unknown value of remember", one, []Decision{{CallID: "c1", Remember: "always"}}, "remember"},
 	} {
 		body, err := Answer{Decisions: c.decisions}.Body(c.prompt)
 		if c.refuse != "" {
@@ -120,7 +120,7 @@ func TestApprovalAnswers(t *testing.T) {
 	}
 }
 
-func TestPermissionAnswers(t *testing.T) {
+func TestPermissionAnswersAreChecked(t *testing.T) {
 	p := &Prompt{RequestID: "r", Permission: &AgentPermissionRequest{Scopes: []string{"read", "write"}}}
 	for _, c := range []struct {
 		name            string
@@ -131,11 +131,11 @@ func TestPermissionAnswers(t *testing.T) {
 		{"all", Answer{Granted: &[]string{"write", "read"}, Duration: "always"}, "read|write", "", ""},
 		{"some", Answer{Granted: &[]string{"read"}}, "read", "write", ""},
 		{"none", Answer{Granted: &[]string{}}, "", "read|write", ""},
-		{"denial wins", Answer{Granted: &[]string{"read", "write"}, Denied: []string{"write"}}, "read", "write", ""},
-		{"not said", Answer{Text: "yes"}, "", "", "granted"},
+		{"denied takes precedence", Answer{Granted: &[]string{"read", "write"}, Denied: []string{"write"}}, "read", "write", ""},
+		{"without granted", Answer{Text: "yes"}, "", "", "granted"},
 		{"more than asked", Answer{Granted: &[]string{"admin"}}, "", "", `"admin" was not asked for`},
 		{"denied more than asked", Answer{Granted: &[]string{}, Denied: []string{"admin"}}, "", "", "not asked for"},
-		{"odd duration", Answer{Granted: &[]string{}, Duration: "a while"}, "", "", "duration"},
+		{"unknown duration", Answer{Granted: &[]string{}, Duration: "a while"}, "", "", "duration"},
 	} {
 		body, err := c.answer.Body(p)
 		if c.refuse != "" {
@@ -180,7 +180,7 @@ func TestAnswersOfAnotherKindAreRefused(t *testing.T) {
 	}
 }
 
-func TestAsPrompt(t *testing.T) {
+func TestAsPromptFindsRequests(t *testing.T) {
 	s := newScript(t)
 	s.answering("x")
 	s.on("", AgentInputRequest{RequestID: "q1", InputType: InputText, Text: "?", Deadline: 99})

@@ -9,9 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// randomLog makes a log that the rules could have let through. A wild one also
-// has what they would refuse: answers to nothing, ids used twice, ends without
-// a beginning.
+// randomLog makes a log that the rules accept. A wild one also has events that they
+// refuse: answers without prompts, ids that are used twice, ends without a beginning.
 func randomLog(rt *rapid.T, wild bool) *script {
 	s := newScript(rt)
 	g := gen{rt: rt, script: s, wild: wild, calls: map[string][]string{}, open: map[string]BlockID{}}
@@ -25,7 +24,7 @@ type gen struct {
 	*script
 	rt       *rapid.T
 	wild     bool
-	waiting  []Seq               // messages nobody has taken
+	waiting  []Seq               // messages that no turn has taken
 	calls    map[string][]string // line → running calls
 	requests []string            // open prompts
 	works    []string            // running workstreams
@@ -161,7 +160,7 @@ func (g *gen) takeCall(line string) (string, bool) {
 	return id, true
 }
 
-// preview begins a block of a line or goes on with it.
+// preview begins or continues a block of a line.
 func (g *gen) preview(line string) {
 	if g.shown == nil {
 		g.shown = map[string]string{}

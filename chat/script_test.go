@@ -15,7 +15,7 @@ type tb interface {
 	Fatalf(format string, args ...any)
 }
 
-// script writes a log by hand, as the rules would.
+// script writes a log that follows the rules.
 type script struct {
 	t       tb
 	id      SessionID
@@ -25,7 +25,7 @@ type script struct {
 	at      At
 }
 
-// entry is a step of a vector: an event, or a preview.
+// entry is an event or a preview of a vector.
 type entry struct {
 	event   *Event
 	preview *Preview
@@ -70,7 +70,7 @@ func (s *script) append(e Event) Seq {
 		}
 		e.Type, e.Payload = d.Type, d.Payload
 	}
-	// What is folded is what a reader gets: the envelope, parsed.
+	// Fold what a reader gets: the parsed envelope.
 	parsed, err := ParseEvent(e.AppendJSON(nil))
 	if err != nil {
 		s.t.Fatalf("event %d: %v", s.seq, err)
@@ -97,13 +97,13 @@ func (s *script) turn(line string, trigger Seq) TurnID {
 	return id
 }
 
-// on appends the agent's word on a line, inside its turn.
+// on appends an event of the agent on a line, inside its turn.
 func (s *script) on(line string, b Body) Seq {
 	s.t.Helper()
 	return s.append(Event{Actor: demo, Turn: s.turns[line], Workstream: line, Body: b})
 }
 
-// server appends the server's word on a line.
+// server appends an event of the server on a line.
 func (s *script) server(line string, b Body) Seq {
 	s.t.Helper()
 	return s.append(Event{Actor: System, Turn: s.turns[line], Workstream: line, Body: b})
@@ -136,7 +136,7 @@ func (s *script) pieceOf(line string, block BlockID, offset int, text string, ki
 	s.entries = append(s.entries, entry{preview: &p})
 }
 
-// answered starts the usual: a message and the turn that answers it.
+// answering appends a message and starts the turn that answers it.
 func (s *script) answering(text string) TurnID { return s.turn("", s.ask(mira, text)) }
 
 func (s *script) transcript() *Transcript {

@@ -16,7 +16,7 @@ func (s *script) state() *State {
 	return st
 }
 
-func TestStateOfATurn(t *testing.T) {
+func TestStateFollowsATurn(t *testing.T) {
 	s := newScript(t)
 	want := func(what string, status Status, queue []Seq, runs bool) *State {
 		t.Helper()
@@ -70,7 +70,7 @@ func TestStateOfATurn(t *testing.T) {
 	want("withdrawn", Idle, nil, false)
 }
 
-func TestStateOfSteering(t *testing.T) {
+func TestStateFollowsSteering(t *testing.T) {
 	s := newScript(t)
 	s.say(mira, SessionUpdated{Policy: yes(Steer)})
 	s.answering("go")
@@ -84,14 +84,14 @@ func TestStateOfSteering(t *testing.T) {
 		t.Fatalf("%+v", l.Turn)
 	}
 	s.server("", TurnStopRequested{TurnID: s.turns[""], By: mira})
-	d := s.ask(mira, "d") // a turn that ends takes no more
+	d := s.ask(mira, "d") // an ending turn takes no more messages
 	s.done("", Stopped, "")
 	if l := s.state().Line(""); l.Turn != nil || !slices.Equal(l.Queue, []Seq{c, d}) {
 		t.Fatalf("%+v", l)
 	}
 }
 
-func TestStateOfPrompts(t *testing.T) {
+func TestStateFollowsPrompts(t *testing.T) {
 	s := newScript(t)
 	s.answering("go")
 	s.on("", AgentInputRequest{RequestID: "q1", InputType: InputText, Text: "?"})
@@ -119,7 +119,7 @@ func TestStateOfPrompts(t *testing.T) {
 	}
 }
 
-func TestStateOfWorkstreams(t *testing.T) {
+func TestStateFollowsWorkstreams(t *testing.T) {
 	s := newScript(t)
 	s.answering("go")
 	s.on("", WorkstreamLaunched{ID: "w1", Task: "t", Name: "One"})
@@ -133,7 +133,7 @@ func TestStateOfWorkstreams(t *testing.T) {
 	if w := st.Workstream("w2"); w.Parent != "w1" || w.Phase != "planning" || w.Iteration != 3 || w.Message != "m" || !w.Paused || w.State != "running" {
 		t.Fatalf("%+v", w)
 	}
-	if st.Session.Status != Running || len(st.Lines) != 3 { // w2 waits with its launch
+	if st.Session.Status != Running || len(st.Lines) != 3 { // w2 has its launch queued
 		t.Fatalf("%+v", st.Lines)
 	}
 	s.say(mira, WorkstreamSteered{ID: "w2", Command: "resume_requested"})
@@ -150,7 +150,7 @@ func TestStateOfWorkstreams(t *testing.T) {
 	if w := st.Workstream("w1"); w.State != "completed" || w.Phase != "done" || w.Summary != "sum" || w.EndedAt == 0 {
 		t.Fatalf("%+v", w)
 	}
-	// The result was not taken into the turn, so that it waits for the next.
+	// The turn did not take the result, so it is queued for the next one.
 	if st.Workstream("w2").State != "canceled" || st.Workstream("w9") != nil || !st.Busy() || st.Line("").Next() == 0 {
 		t.Fatalf("%+v", st)
 	}
@@ -164,7 +164,7 @@ func TestStateOfWorkstreams(t *testing.T) {
 	}
 }
 
-func TestStateOfTheSession(t *testing.T) {
+func TestStateFollowsTheSession(t *testing.T) {
 	s := newScript(t)
 	s.say(mira, SessionUpdated{Title: yes("T2"), Agent: yes("other"), Metadata: raw(`{"a":1}`), Summary: yes("S"), Members: &[]Member{{Actor: jon, Role: Answerer}}})
 	st := s.state()
@@ -179,7 +179,7 @@ func TestStateOfTheSession(t *testing.T) {
 	if v := s.state().Session; v.Status != FailedState || v.Error != "boom" {
 		t.Fatalf("%+v", v)
 	}
-	s.say(demo, SessionStarted{Agent: "evil", Title: "evil"}) // a second beginning is nothing
+	s.say(demo, SessionStarted{Agent: "evil", Title: "evil"}) // a second session.started is ignored
 	if v := s.state().Session; v.Agent != "other" || v.Status != FailedState || v.CreatedAt != s.events()[0].At {
 		t.Fatalf("%+v", v)
 	}
@@ -209,15 +209,14 @@ func TestApplyReportsChanges(t *testing.T) {
 			after := st.Session
 			before.Last, before.UpdatedAt, after.Last, after.UpdatedAt = 0, 0, 0, 0
 			if jsonOf(rt, before) != jsonOf(rt, after) && !changed {
-				rt.Fatalf("%s changed the record in silence", e.Type)
+				rt.Fatalf("%s changed the record, and Apply did not report it", e.Type)
 			}
 		}
 	})
 }
 
-// A state that was stored and read goes on as if it never had been: this is
-// what checkpoints rely on.
-func TestCheckpoints(t *testing.T) {
+// A state that was stored and read continues like the original; checkpoints rely on it.
+func TestStoredStateContinues(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		events := randomLog(rt, true).events()
 		at := rapid.IntRange(0, len(events)).Draw(rt, "checkpoint")
@@ -242,8 +241,8 @@ func TestCheckpoints(t *testing.T) {
 	})
 }
 
-// A clone and its original do not see each other.
-func TestClonesAreApart(t *testing.T) {
+// Changes of a clone do not change the original or other clones.
+func TestClonesAreIndependent(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		a, b := randomLog(rt, true).events(), randomLog(rt, true).events()
 		at := rapid.IntRange(0, len(a)).Draw(rt, "clone")
@@ -253,7 +252,7 @@ func TestClonesAreApart(t *testing.T) {
 		}
 		one, two, view := st.Clone(), st.Clone(), st.View()
 		before, seen := jsonOf(rt, st), jsonOf(rt, view)
-		// The two go different ways, in step.
+		// Two clones apply different events alternately.
 		lone := st.Clone()
 		for i := range max(len(a)-at, len(b)) {
 			if at+i < len(a) {
@@ -268,12 +267,12 @@ func TestClonesAreApart(t *testing.T) {
 			rt.Fatalf("the original changed:\n%s\n%s", before, jsonOf(rt, st))
 		}
 		if jsonOf(rt, one) != jsonOf(rt, lone) {
-			rt.Fatalf("two clones see each other:\n%s\n%s", jsonOf(rt, one), jsonOf(rt, lone))
+			rt.Fatalf("a clone changed with another one:\n%s\n%s", jsonOf(rt, one), jsonOf(rt, lone))
 		}
 	})
 }
 
-func TestActors(t *testing.T) {
+func TestScopesRolesAndActorsAreCompared(t *testing.T) {
 	c := Caller{Scopes: []Scope{ScopeUser}}
 	if !c.Has(ScopeUser) || c.Has(ScopeAgent) || !Trusted.Has(ScopeAgent) || c.In() != DefaultWorkspace || (Caller{Workspace: "w"}).In() != "w" {
 		t.Error("scopes")
@@ -286,7 +285,7 @@ func TestActors(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestErrorsKeepTheirCodeAndHideTheirCause(t *testing.T) {
 	cause := json.Unmarshal([]byte("{"), new(int))
 	e := Errorf(Conflict, "no %d", 1)
 	w := e.With("a", 1).With("b", 2).Because(cause)

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestStampIsTheLayout(t *testing.T) {
+func TestStampMatchesTheLayout(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := At(rapid.Int64Range(-1<<55, 1<<57).Draw(t, "at"))
 		if got, want := at.String(), at.Time().Format(stampLayout); got != want {

@@ -7,7 +7,7 @@ import (
 )
 
 // A transcript that continues a snapshot has the items, open blocks and prompts of the whole log.
-func TestSnapshotContinues(t *testing.T) {
+func TestTranscriptContinuesFromASnapshot(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, false)
 		at := rapid.IntRange(0, len(s.entries)).Draw(rt, "snapshot at")

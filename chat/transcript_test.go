@@ -28,8 +28,8 @@ func fold(events []Event) *Transcript {
 	return t
 }
 
-// A window gives the items of the whole, and says so of those it cuts in two.
-func TestWindowsAgreeWithTheWhole(t *testing.T) {
+// A window has the items of the whole log, and marks those that begin before it or end after it.
+func TestWindowHasTheItemsOfTheWholeLog(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, false)
 		events := s.events()
@@ -72,8 +72,8 @@ func checkWindow(rt *rapid.T, whole, window *Transcript, from, to Seq) {
 	}
 }
 
-// An older page, frozen and shown what came later, has the ends of its items.
-func TestPagesLearnTheirEnds(t *testing.T) {
+// A frozen page that applies later events has the ends of its items.
+func TestOlderPageReceivesTheEndsOfItsItems(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, false)
 		events := s.events()
@@ -89,7 +89,7 @@ func TestPagesLearnTheirEnds(t *testing.T) {
 		if len(page.Items) != n {
 			rt.Fatal("a frozen page grew")
 		}
-		// Files may be removed for ever after: a page does not wait for that.
+		// Files may be removed at any later time, so a page does not wait for it.
 		for i := range whole.Items {
 			if f := whole.Items[i].File; f != nil {
 				whole.Items[i].File, whole.Items[i].Last = &FileItem{Path: f.Path}, 0
@@ -150,7 +150,7 @@ func TestLiveFoldEqualsReplay(t *testing.T) {
 	})
 }
 
-// checkShape checks that an item has the one part that its kind says.
+// checkShape checks that an item has only the field of its kind.
 func checkShape(t tb, it Item) {
 	t.Helper()
 	var m map[string]json.RawMessage
@@ -168,7 +168,7 @@ func checkShape(t tb, it Item) {
 	}
 }
 
-// A copy of the slice stays as it was while the fold goes on.
+// A copy of the slice does not change while the fold continues.
 func TestItemsAreReplacedNotChanged(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		s := randomLog(rt, true)
@@ -207,7 +207,7 @@ func TestLateJoinerSeesTheOpenBlock(t *testing.T) {
 	}
 }
 
-func TestSameCallIDTwiceInATurn(t *testing.T) {
+func TestSecondCallWithTheSameIDIsAnotherItem(t *testing.T) {
 	s := newScript(t)
 	s.answering("go")
 	s.on("", AgentToolCall{CallID: "c", Tool: "a"})

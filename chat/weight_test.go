@@ -6,8 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestJSONLenIsNeverTooLow compares with what is really written, by both
-// writers of JSON in this folder.
+// JSONLen is compared with the output of AppendString and encoding/json.
 func TestJSONLenIsNeverTooLow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// inbox stores appended drafts as a server does: once per client id.
+// inbox stores appended drafts like a server, once per client id.
 type inbox struct {
 	mu     sync.Mutex
 	events []chat.Event
@@ -75,7 +75,7 @@ func TestSayStoresTheMessageOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if calls < 4 {
-			panic(http.ErrAbortHandler) // stored, and the answer is lost
+			panic(http.ErrAbortHandler) // stored, but the response is lost
 		}
 		answer(w, 201, map[string]any{"events": events})
 	}))
@@ -88,7 +88,7 @@ func TestSayStoresTheMessageOnce(t *testing.T) {
 	}
 }
 
-// Without a key a second call could store the draft twice, so there is none.
+// Without a key a repeated call could store the draft twice, so the call is not repeated.
 func TestAppendWithoutKeyIsNotRepeated(t *testing.T) {
 	var calls atomic.Int32
 	c := serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -221,8 +221,7 @@ func TestUploadIsSentAgainFromItsStart(t *testing.T) {
 	}
 }
 
-// A truncated copy is an error.
-func TestTruncatedCopiesAreErrors(t *testing.T) {
+func TestTruncatedDownloadIsAnError(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasSuffix(r.URL.Path, "/export"):

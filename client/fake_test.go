@@ -44,24 +44,24 @@ func refuse(w http.ResponseWriter, status int, e *chat.Error) {
 	answer(w, status, map[string]any{"error": map[string]any{"code": e.Code, "message": e.Msg, "details": e.Details}})
 }
 
-// entry is one step of a story: an event, or a piece of a block.
+// entry is an event or a piece of a block.
 type entry struct {
 	event *chat.Event
 	piece *chat.Preview
 }
 
-// story is the history of a session. A reader that connects at a step gets the
-// events that it lacks, the text of open blocks, and then the following steps.
-type story []entry
+// sessionLog is the history of a session. A reader that connects at an entry gets the
+// events that it lacks, the text of open blocks, and then the following entries.
+type sessionLog []entry
 
-// tell makes a random story: blocks of text in pieces, often two at the same time,
+// randomLog makes a random history: blocks of text in pieces, often two at the same time,
 // and other events in between.
-func tell(r *rand.Rand, events int) story {
+func randomLog(r *rand.Rand, events int) sessionLog {
 	type block struct {
 		id   chat.BlockID
 		text string
 	}
-	var s story
+	var s sessionLog
 	var open []*block
 	begun := 0
 	add := func(body chat.Body) {
@@ -101,9 +101,9 @@ func tell(r *rand.Rand, events int) story {
 	return s
 }
 
-// stream is what a reader with a cursor receives when it connects at a step and
+// stream returns what a reader with a cursor receives when it connects at an entry and
 // stays to the end.
-func (s story) stream(at chat.Cursor, moment int) []byte {
+func (s sessionLog) stream(at chat.Cursor, moment int) []byte {
 	var b strings.Builder
 	frame := func(kind, id, data string) {
 		b.WriteString("event: " + kind + "\n")
@@ -152,8 +152,8 @@ func (s story) stream(at chat.Cursor, moment int) []byte {
 	return []byte(b.String())
 }
 
-// reached is the earliest step at which a reader can have a cursor.
-func (s story) reached(at chat.Cursor) int {
+// reached returns the earliest entry at which a reader can have a cursor.
+func (s sessionLog) reached(at chat.Cursor) int {
 	moment := 0
 	for i, e := range s {
 		if e.event != nil && e.event.Seq <= at.Seq || e.piece != nil && e.piece.End <= at.Bytes(e.piece.Block) {

@@ -16,10 +16,10 @@ import (
 )
 
 // After disconnects at any byte the reader has one complete stream.
-func TestWatchSurvivesCuts(t *testing.T) {
+func TestWatchResumesAfterDisconnects(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		s := tell(r, 25)
+		s := randomLog(r, 25)
 		var mu sync.Mutex
 		moment, cuts := 0, 0
 		c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -62,7 +62,7 @@ func TestWatchSurvivesCuts(t *testing.T) {
 
 // follows reads a session from its beginning and reports what is lost, repeated or
 // out of order.
-func follows(ctx context.Context, c *Client, s story) error {
+func follows(ctx context.Context, c *Client, s sessionLog) error {
 	var events []*chat.Event
 	for _, e := range s {
 		if e.event != nil {
@@ -138,12 +138,12 @@ func TestWatchEndsOnPermanentErrors(t *testing.T) {
 		"the credential has ended": {func(n *atomic.Int32) http.HandlerFunc {
 			return streams(n, hello+"event: bye\ndata: {\"error\":{\"code\":\"unauthenticated\",\"message\":\"expired\"},\"retry\":false}\n\n")
 		}, chat.Unauthenticated, 1},
-		"told to come back, then erased": {func(n *atomic.Int32) http.HandlerFunc {
+		"bye with retry, then erased": {func(n *atomic.Int32) http.HandlerFunc {
 			return streams(n,
 				hello+"event: bye\ndata: {\"error\":{\"code\":\"unavailable\",\"message\":\"restart\"},\"retry\":true}\n\n",
 				hello+"event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"erased\"},\"retry\":false}\n\n")
 		}, chat.Gone, 2},
-		"told not to come back": {func(n *atomic.Int32) http.HandlerFunc {
+		"bye without retry": {func(n *atomic.Int32) http.HandlerFunc {
 			return streams(n, hello+"event: bye\ndata: {\"error\":{\"code\":\"unavailable\",\"message\":\"closed for good\"},\"retry\":false}\n\n")
 		}, chat.Gone, 1},
 		"not found": {func(n *atomic.Int32) http.HandlerFunc {
@@ -152,13 +152,13 @@ func TestWatchEndsOnPermanentErrors(t *testing.T) {
 				refuse(w, 404, chat.Errorf(chat.NotFound, "no"))
 			}
 		}, chat.NotFound, 1},
-		"a fault that stays": {func(n *atomic.Int32) http.HandlerFunc {
+		"permanent internal error": {func(n *atomic.Int32) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) {
 				n.Add(1)
 				refuse(w, 500, chat.Errorf(chat.Internal, "damaged"))
 			}
 		}, chat.Internal, 5},
-		"something else on that port": {func(n *atomic.Int32) http.HandlerFunc {
+		"not a Parley server": {func(n *atomic.Int32) http.HandlerFunc {
 			return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); io.WriteString(w, "<html>") }
 		}, chat.Invalid, 1},
 	} {
@@ -175,7 +175,7 @@ func TestWatchEndsOnPermanentErrors(t *testing.T) {
 	}
 }
 
-func TestWatchNoticesSilence(t *testing.T) {
+func TestWatchReconnectsAfterTheIdleTimeout(t *testing.T) {
 	var n atomic.Int32
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -187,7 +187,7 @@ func TestWatchNoticesSilence(t *testing.T) {
 		}
 		io.WriteString(w, "event: bye\ndata: {\"error\":{\"code\":\"gone\",\"message\":\"erased\"},\"retry\":false}\n\n")
 	}), func(o *Options) { o.IdleTimeout = 30 * time.Millisecond })
-	// On a busy machine the second may seem silent too.
+	// On a busy machine the second connection may also reach the timeout.
 	if err := lastError(t.Context(), c); chat.CodeOf(err) != chat.Gone || n.Load() < 2 {
 		t.Fatalf("got %v after %d connections", err, n.Load())
 	}
@@ -238,7 +238,7 @@ func TestWatchLeavesOutBlocksWithoutBeginning(t *testing.T) {
 
 // A cursor of the server without an open block does not change the position of a
 // reader that has a part of the block.
-func TestWatchKeepsItsOwnPosition(t *testing.T) {
+func TestWatchKeepsItsOffsetInABlock(t *testing.T) {
 	var n atomic.Int32
 	c := serve(t, streams(&n, hello+
 		"event: preview\nid: 0~b1.4\ndata: {\"block\":\"b1\",\"offset\":0,\"end\":4,\"text\":\"one \",\"kind\":\"text\"}\n\n"+

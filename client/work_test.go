@@ -77,7 +77,7 @@ func (o *workServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// take handles a frame; last means that the connection ends without a reply.
+// take handles a frame. If last is true, the connection ends without a reply.
 func (o *workServer) take(f workFrame, last bool) (replies []workFrame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,8 +163,8 @@ func work(t *testing.T, o *workServer, answer agent.Func) workFrame {
 	return end
 }
 
-// talkative makes most calls of a turn.
-func talkative(ctx context.Context, turn *agent.Turn) error {
+// answerWithEveryCall makes most calls of a turn.
+func answerWithEveryCall(ctx context.Context, turn *agent.Turn) error {
 	if err := turn.Status(ctx, "thinking", "planning"); err != nil {
 		return err
 	}
@@ -194,14 +194,14 @@ func nameIt(e chat.Event) *chat.Event {
 	return &chat.Event{Session: "s-1", Seq: 90, At: 1e15, Type: body.Type(), Payload: json.RawMessage(`{"request_id":"p-1","text":"Ada"}`), Body: body}
 }
 
-// A disconnect at any frame gives the same log as none.
+// A disconnect at any frame gives the same log as no disconnect.
 func TestWorkSurvivesDisconnects(t *testing.T) {
 	const want = "agent.status agent.tool_call agent.tool_result agent.input_request agent.text"
 	for at := 1; at <= 11; at++ {
 		o := newWorkServer(t, "hi")
 		o.cuts = []int{at, at + 1, 2}
 		o.asked = nameIt
-		end := work(t, o, talkative)
+		end := work(t, o, answerWithEveryCall)
 		if end.Op != "done" || o.types() != want {
 			t.Fatalf("cut after %d frames: %s with %s", at, end.Op, o.types())
 		}
@@ -215,7 +215,7 @@ func TestWorkSurvivesDisconnects(t *testing.T) {
 	}
 }
 
-func TestWorkStops(t *testing.T) {
+func TestWorkEndsAStoppedTurn(t *testing.T) {
 	o := newWorkServer(t, "hi")
 	o.received = func(f workFrame) *workFrame {
 		if f.Op == "append" {
@@ -246,20 +246,20 @@ func TestWorkReportsFailure(t *testing.T) {
 	}
 }
 
-// A worker that continues the turn of another does not repeat stored events.
-func TestWorkContinuesTheTurnOfAnother(t *testing.T) {
+// A worker that continues the turn of another worker does not repeat stored events.
+func TestWorkContinuesTheTurnOfAnotherWorker(t *testing.T) {
 	for name, test := range map[string]struct {
 		shown string // of the last block
 		types string
 	}{
 		"with the same text":  {"Hello Ada, ", "agent.text"},
-		"with all of it":      {"Hello Ada, 日 you said hi", "agent.text"},
-		"with something else": {"Good morning", "agent.text agent.text"},
+		"with the whole text": {"Hello Ada, 日 you said hi", "agent.text"},
+		"with different text": {"Good morning", "agent.text agent.text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := newWorkServer(t, "hi")
 			first.asked = nameIt
-			work(t, first, talkative)
+			work(t, first, answerWithEveryCall)
 			all := first.box.all()
 			block := all[4].Body.(chat.AgentText).Block
 
@@ -268,7 +268,7 @@ func TestWorkContinuesTheTurnOfAnother(t *testing.T) {
 			o.turn.Events = append(append([]chat.Event{}, all[:4]...), *nameIt(all[3]))
 			o.turn.Open = []chat.Block{{ID: block, Kind: chat.TextBlock, Text: test.shown, Turn: "t-1"}}
 			o.text[block] = test.shown
-			if end := work(t, o, talkative); end.Op != "done" || o.types() != test.types {
+			if end := work(t, o, answerWithEveryCall); end.Op != "done" || o.types() != test.types {
 				t.Fatalf("ended with %s: %s", end.Op, o.types())
 			}
 			events := o.box.all()
@@ -310,7 +310,7 @@ func TestWorkEndsWhenRefused(t *testing.T) {
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, 403, chat.Errorf(chat.Denied, "needs the scope agent"))
 	}))
-	err := c.Work(t.Context(), "a", WorkOptions{}, agent.Func(talkative))
+	err := c.Work(t.Context(), "a", WorkOptions{}, agent.Func(answerWithEveryCall))
 	if chat.CodeOf(err) != chat.Denied {
 		t.Fatalf("got %v", err)
 	}

@@ -52,7 +52,7 @@ func hear(t *testing.T, ctx context.Context, conn *websocket.Conn) (f workFrame)
 
 // A worker that missed the reply to done learns on its next connection that the
 // turn has ended, and releases it at once.
-func TestWorkReleasesAnEndedTurn(t *testing.T) {
+func TestWorkReleasesATurnThatHasEnded(t *testing.T) {
 	turn := newWorkServer(t, "hi").turn
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -82,8 +82,8 @@ func TestWorkReleasesAnEndedTurn(t *testing.T) {
 	}
 }
 
-// A turn that ended without its worker ends for the worker too, during a call.
-func TestWorkLosesAnEndedTurn(t *testing.T) {
+// A call of a turn that has ended on the server returns ErrTurnLost.
+func TestWorkStopsATurnThatEndedElsewhere(t *testing.T) {
 	turn := newWorkServer(t, "hi").turn
 	lost := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -126,7 +126,7 @@ func TestWorkEndsWithItsCredential(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := script(t, func(ctx context.Context, conn *websocket.Conn, _ workFrame) { end(ctx, conn) })
-			if err := c.Work(t.Context(), "a", WorkOptions{}, agent.Func(talkative)); chat.CodeOf(err) != chat.Unauthenticated {
+			if err := c.Work(t.Context(), "a", WorkOptions{}, agent.Func(answerWithEveryCall)); chat.CodeOf(err) != chat.Unauthenticated {
 				t.Fatal(err)
 			}
 		})
@@ -144,7 +144,7 @@ func TestWorkReconnectsAfterAShutdown(t *testing.T) {
 			conn.Read(ctx)
 		},
 		func(context.Context, *websocket.Conn, workFrame) { cancel() })
-	if err := c.Work(ctx, "a", WorkOptions{}, agent.Func(talkative)); !errors.Is(err, context.Canceled) {
+	if err := c.Work(ctx, "a", WorkOptions{}, agent.Func(answerWithEveryCall)); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 }

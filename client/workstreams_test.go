@@ -10,7 +10,7 @@ import (
 )
 
 // Each call is sent to its route with its body; a repeated launch has the same key.
-func TestWorkstreamCalls(t *testing.T) {
+func TestWorkstreamCallsUseTheirRoutes(t *testing.T) {
 	var got []string
 	broken := true
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -26,7 +26,7 @@ func TestWorkstreamCalls(t *testing.T) {
 		if id, _ := in["client_id"].(string); id == "" && (in["id"] != nil || in["message"] != nil || in["command"] != nil) {
 			t.Errorf("%s has no client id", line)
 		}
-		if broken { // the first answer is lost
+		if broken { // the first response is lost
 			broken = false
 			refuse(w, http.StatusServiceUnavailable, chat.Errorf(chat.Unavailable, "away"))
 			return

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestCopiesLiveOnTheirOwn(t *testing.T) {
+func TestCopiedSessionIsIndependent(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "a", "out/x.txt", "shared")
 	put(t, l, "a", "y.txt", "other")
@@ -39,7 +39,7 @@ func TestCopiesLiveOnTheirOwn(t *testing.T) {
 	}
 }
 
-func TestMergesOverwriteNothing(t *testing.T) {
+func TestMergeOverwritesNothing(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "s", "files/w1/report.csv", "somebody else's")
 	put(t, l, "s", "workstreams/w1/out/report.csv", "from out")
@@ -48,7 +48,7 @@ func TestMergesOverwriteNothing(t *testing.T) {
 	put(t, l, "s", "workstreams/w1/scratch/private.txt", "private")
 	put(t, l, "s", "workstreams/w10/out/z.txt", "another one's")
 	want := []string{"files/w1/deep/a.b/noext", "files/w1/report-2.csv", "files/w1/report-3.csv"}
-	for range 2 { // a merge that was cut off is done again
+	for range 2 { // an interrupted merge is repeated
 		got, err := l.Merge(t.Context(), "s", []string{"workstreams/w1/out/", "workstreams/w1/files/"}, "files/w1/")
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatal(got, err)
@@ -68,9 +68,8 @@ func TestMergesOverwriteNothing(t *testing.T) {
 	}
 }
 
-// Two who merge the same files at once, because a workstream ends in two ways at
-// a time, leave each file once.
-func TestMergesAtOnceLeaveEachFileOnce(t *testing.T) {
+// A workstream may end in two ways at the same time, and each end merges its files.
+func TestConcurrentMergesStoreEachFileOnce(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	var want []string
 	for i := range 20 {

@@ -80,7 +80,7 @@ func TestCopiesShareTheirBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if get(t, l, "one", "b") != "the same bytes" {
-		t.Fatal("bytes went with another name")
+		t.Fatal("removing another path removed the bytes")
 	}
 	if err := remove(t.Context(), l, "one", "b"); err != nil {
 		t.Fatal(err)
@@ -125,7 +125,7 @@ func TestEraseLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestEraseDuringUpload(t *testing.T) {
+func TestUploadIsRefusedWhenItsSessionIsErased(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	put(t, l, "s", "old", "old")
@@ -143,8 +143,8 @@ func TestEraseDuringUpload(t *testing.T) {
 	}
 }
 
-// crash makes what a process that is killed at a certain point leaves.
-func TestCrashes(t *testing.T) {
+// Each crash makes the files that a process leaves when it is killed at that point.
+func TestStoreRecoversFromCrashes(t *testing.T) {
 	record := func(dir, session, path string) string {
 		k := key(session)
 		return filepath.Join(dir, sessionsDir, k[:2], k, key(path))
@@ -152,7 +152,7 @@ func TestCrashes(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		crash func(t *testing.T, l *Local)
-		names int    // that are there afterwards
+		names int    // paths that exist after the restart
 		left  string // content that stays on disk until the name or the session is deleted
 	}{
 		{"upload cut off", func(t *testing.T, l *Local) {
@@ -163,12 +163,12 @@ func TestCrashes(t *testing.T) {
 			_, _ = f.WriteString("half of a lost upload")
 			f.Close()
 		}, 1, ""},
-		{"put: bytes placed, no record", func(t *testing.T, l *Local) {
+		{"put: bytes renamed, no record", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "lost upload")
 			unsettle(t, l)
 			_ = os.Remove(record(l.dir, "s", "y"))
 		}, 1, "lost upload"},
-		{"put: record there, bytes not settled", func(t *testing.T, l *Local) {
+		{"put: record written, bytes not settled", func(t *testing.T, l *Local) {
 			put(t, l, "s", "y", "late")
 			old := bytesFile(record(l.dir, "s", "y"), key("late"))
 			if err := os.Rename(old, old+unsettled); err != nil {
@@ -191,7 +191,7 @@ func TestCrashes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, 2, "lost upload"},
-		{"erase: in the trash", func(t *testing.T, l *Local) {
+		{"erase: session moved to the trash", func(t *testing.T, l *Local) {
 			put(t, l, "gone", "y", "lost upload")
 			put(t, l, "gone", "z", "kept words")
 			if _, err := l.discard("gone"); err != nil {
@@ -235,7 +235,7 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-func TestDiskFull(t *testing.T) {
+func TestFullDiskChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	put(t, l, "s", "x", "old")
@@ -247,7 +247,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		return os.OpenFile(name, os.O_WRONLY, 0)
 	}
-	for _, good := range []int{0, 1} { // while the bytes are written, while the record is
+	for _, good := range []int{0, 1} { // the disk is full for the bytes, or for the record
 		made := 0
 		l.create = func(dir string) (*os.File, error) {
 			if made++; made > good {
@@ -285,7 +285,7 @@ func copyStore(t *testing.T, l *Local, dir string) error {
 	})
 }
 
-func TestCopyOfTheStore(t *testing.T) {
+func TestCopiedStoreIsIndependent(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "s", "a", "the same bytes")
 	put(t, l, "s", "b", "the same bytes")
@@ -298,7 +298,7 @@ func TestCopyOfTheStore(t *testing.T) {
 	if n := inodes(t, dir); n != 4+2 {
 		t.Fatalf("%d files for four records and two contents", n)
 	}
-	// What happens here must not reach the copy, and the other way round.
+	// Neither the store nor its copy changes with the other.
 	if _, _, err := l.DeleteSession(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func TestCopyOfTheStore(t *testing.T) {
 	}
 }
 
-// unsettle gives the bytes of y the name that they have while its record comes or goes.
+// unsettle gives the bytes of y the name that they have while its record is written or removed.
 func unsettle(t *testing.T, l *Local) {
 	t.Helper()
 	file := bytesFile(filepath.Join(l.folder("s"), key("y")), key("lost upload"))
@@ -360,17 +360,17 @@ func TestVerifyFindsDamage(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{})
 	damage := map[string]func(record, bytes string) error{
-		"flipped":   func(_, b string) error { return rewrite(b, "flopped") },
+		"changed":   func(_, b string) error { return rewrite(b, "CHANGED") },
 		"cut short": func(_, b string) error { return rewrite(b, "cut") },
 		"missing":   func(_, b string) error { return os.Remove(b) },
 		"record":    func(r, _ string) error { return rewrite(r, "{") },
 		"swapped":   func(r, _ string) error { return rewrite(r, `{"path":"another"}`) },
-		"sound":     func(string, string) error { return nil },
+		"undamaged": func(string, string) error { return nil },
 	}
-	for path, harm := range damage {
+	for path, apply := range damage {
 		info := put(t, l, "s", path, path)
 		record := filepath.Join(l.folder("s"), key(path))
-		if err := harm(record, bytesFile(record, info.SHA256)); err != nil {
+		if err := apply(record, bytesFile(record, info.SHA256)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -379,21 +379,21 @@ func TestVerifyFindsDamage(t *testing.T) {
 		t.Fatalf("%+v %v", report, err)
 	}
 	for _, p := range report.Problems {
-		if p.Session != key("s") || p.What == "" || p.Path == "sound" {
+		if p.Session != key("s") || p.What == "" || p.Path == "undamaged" {
 			t.Errorf("%+v", p)
 		}
 	}
 	_, _, err = l.Get(t.Context(), "s", "missing")
 	wantCode(t, err, chat.Internal)
-	// Putting it again mends it.
+	// Putting the file again repairs it.
 	for _, path := range []string{"missing", "cut short", "record"} {
 		put(t, l, "s", path, path)
 		if get(t, l, "s", path) != path {
-			t.Errorf("%s is not mended", path)
+			t.Errorf("%s is not repaired", path)
 		}
 	}
 	if err := copyStore(t, l, t.TempDir()+"/b"); err == nil {
-		t.Error("a backup of damaged records says nothing")
+		t.Error("a backup of damaged records returns no error")
 	}
 }
 
@@ -401,7 +401,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 func TestGoodBytesReplaceDamagedOnes(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	info := put(t, l, "a", "x", "the right bytes")
-	f, err := os.OpenFile(bytesFile(filepath.Join(l.folder("a"), key("x")), info.SHA256), os.O_WRONLY, 0) // in place, as a disk does it
+	f, err := os.OpenFile(bytesFile(filepath.Join(l.folder("a"), key("x")), info.SHA256), os.O_WRONLY, 0) // overwritten, as a failing disk does it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// victimDir names the folder that the test binary, started once more, fills
-// until it is killed.
-const victimDir = "PARLEY_ARTIFACT_VICTIM"
+// childDir is the environment variable with the folder of a child process: the test binary,
+// which writes there until it is killed.
+const childDir = "PARLEY_ARTIFACT_CHILD"
 
 func content(i int) string { return strings.Repeat(fmt.Sprintf("content %d ", i%7), 5000) }
 
-// victim puts, overwrites, deletes and erases, and says what it was told is done.
-func victim(dir string) {
+// runChild puts, overwrites, deletes and erases, and prints each acknowledged iteration.
+func runChild(dir string) {
 	l, err := Open(dir, Options{})
 	if err != nil {
 		fmt.Println("fail", err)
@@ -45,11 +45,11 @@ func victim(dir string) {
 	}
 }
 
-func TestKilledProcess(t *testing.T) {
+func TestAcknowledgedFilesSurviveAKill(t *testing.T) {
 	dir := t.TempDir()
 	for round := range 3 {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), victimDir+"="+dir)
+		cmd.Env = append(os.Environ(), childDir+"="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

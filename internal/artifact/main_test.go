@@ -8,8 +8,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(victimDir); dir != "" {
-		victim(dir)
+	if dir := os.Getenv(childDir); dir != "" {
+		runChild(dir)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestCheckPath(t *testing.T) {
+func TestInvalidPathsAreRefused(t *testing.T) {
 	for _, p := range []string{
 		"a", "a.txt", "files/w1/report.pdf", "ünïcode/文件.csv", "...", "..a", "a..", ".hidden", "C:", "con", "a b",
 		strings.Repeat("s", MaxSegment), strings.Repeat("a/", 511) + "ab", "~", "%2e%2e", "name:with:colons", "-rf",
@@ -47,7 +47,7 @@ func FuzzCheckPath(f *testing.F) {
 	})
 }
 
-func TestMediaTypes(t *testing.T) {
+func TestMediaTypeIsCheckedOrGuessed(t *testing.T) {
 	for _, c := range []struct{ said, name, head, want string }{
 		{"text/x-own", "a.png", "\x89PNG\r\n\x1a\n", "text/x-own"},
 		{"", "a.bin", "\x89PNG\r\n\x1a\n", "image/png"},

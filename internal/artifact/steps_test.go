@@ -12,8 +12,7 @@ import (
 
 var errKilled = errors.New("the process was killed")
 
-// killAt lets the store do n steps and no more, as a kill would: what comes behind,
-// cleaning up included, does not happen.
+// killAt simulates a kill after n steps: every later step fails, also those that clean up.
 func killAt(l *Local, n int) {
 	l.beforeStep = func() error {
 		if n--; n < 0 {
@@ -23,16 +22,16 @@ func killAt(l *Local, n int) {
 	}
 }
 
-// logOf is a log of one path: it survives a kill, and knows what was stored.
+// logOf is the log of one path. It survives a kill.
 type logOf struct{ sum string }
 
 func (g *logOf) put(l *Local, text string) error {
 	_, err := l.Put(context.Background(), "s", "f", "text/plain", strings.NewReader(text), PutOptions{Commit: func(info Info) error {
-		if err := l.step(); err != nil { // the kill may come before the log has it
+		if err := l.step(); err != nil { // killed before the log has it
 			return err
 		}
 		g.sum = info.SHA256
-		return l.step() // or after it
+		return l.step() // killed after the log has it
 	}})
 	return err
 }
@@ -54,18 +53,18 @@ func (g *logOf) has(c chat.FileChange) (bool, error) {
 	return g.sum == c.New.SHA256, nil
 }
 
-// TestKilledAtEveryStep: a change of a file is killed at each of its steps. After the
-// next start the path has what the log says, whole, and nothing else is left.
+// A change of a file is killed at each of its steps. After the next start the path has the
+// complete content that the log names, and nothing else is left.
 func TestKilledAtEveryStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		before string // what the path has; "" for nothing
 		do     func(g *logOf, l *Local) error
 	}{
-		"put anew":   {"", func(g *logOf, l *Local) error { return g.put(l, "new") }},
-		"put over":   {"old", func(g *logOf, l *Local) error { return g.put(l, "new") }},
-		"put again":  {"old", func(g *logOf, l *Local) error { return g.put(l, "old") }},
-		"remove":     {"old", func(g *logOf, l *Local) error { return g.remove(l) }},
-		"put shared": {"old", func(g *logOf, l *Local) error { return g.put(l, "of another session") }},
+		"new":                      {"", func(g *logOf, l *Local) error { return g.put(l, "new") }},
+		"overwrite":                {"old", func(g *logOf, l *Local) error { return g.put(l, "new") }},
+		"same bytes":               {"old", func(g *logOf, l *Local) error { return g.put(l, "old") }},
+		"remove":                   {"old", func(g *logOf, l *Local) error { return g.remove(l) }},
+		"bytes of another session": {"old", func(g *logOf, l *Local) error { return g.put(l, "of another session") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,8 +115,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestCopyAndEraseKilledAtEveryStep: a copy of all files for a new session, and the
-// end of a session, are whole or not there after the next start.
+// After the next start a copied session has all its files or none, and an erased one has none.
 func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for n := 0; ; n++ {
@@ -156,7 +154,7 @@ func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 		killAt(l, n)
 		_, _, failure := l.DeleteSession(context.Background(), "s")
 		l = open(t, dir, Options{})
-		if _, _, err := l.DeleteSession(t.Context(), "s"); err != nil { // the intention is carried out
+		if _, _, err := l.DeleteSession(t.Context(), "s"); err != nil { // finishes the erasure
 			t.Fatal(err)
 		}
 		if left := holds(t, dir, "secret "); len(left) != 1 { // the other session's
@@ -168,9 +166,8 @@ func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestUploadsKeepTheReserve: nothing is written when there is no room, and an upload
-// that takes the last of it ends and leaves nothing.
-func TestUploadsKeepTheReserve(t *testing.T) {
+// An upload that reaches the reserve fails and leaves nothing; the next one is not read.
+func TestUploadsStopAtTheDiskReserve(t *testing.T) {
 	dir := t.TempDir()
 	room := int64(1 << 20)
 	full := chat.Errorf(chat.Unavailable, "the reserve is reached")

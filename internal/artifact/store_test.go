@@ -64,7 +64,7 @@ func paths(infos []Info) (list []string) {
 	return list
 }
 
-// remove removes a path; the log has no part in it.
+// remove removes a path without an event in the log.
 func remove(ctx context.Context, l *Local, session chat.SessionID, path string) error {
 	return l.Remove(ctx, session, path, 0, func(Info) error { return nil })
 }
@@ -125,7 +125,7 @@ func TestPutGetStatListRemove(t *testing.T) {
 	}
 }
 
-func TestNothingEscapes(t *testing.T) {
+func TestPathsOutsideOfTheStoreAreRefused(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	l := open(t, dir+"/in/artifacts", Options{})
@@ -153,7 +153,7 @@ func TestNothingEscapes(t *testing.T) {
 	wantCode(t, err, chat.Invalid)
 }
 
-func TestLimitsAndBrokenUploads(t *testing.T) {
+func TestRefusedUploadsChangeNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := open(t, dir, Options{Max: 8})
 	put(t, l, "s", "kept", "12345678")
@@ -164,7 +164,7 @@ func TestLimitsAndBrokenUploads(t *testing.T) {
 	_, err = l.Put(t.Context(), "s", "kept", "", strings.NewReader("1234"), PutOptions{Max: 3})
 	wantCode(t, err, chat.TooLarge)
 	_, err = l.Put(t.Context(), "s", "kept", "", strings.NewReader("123456789"), PutOptions{Max: 100})
-	wantCode(t, err, chat.TooLarge) // the store's limit holds
+	wantCode(t, err, chat.TooLarge) // the limit of the store
 	_, err = l.Put(t.Context(), "s", "kept", "", io.MultiReader(strings.NewReader("12"), failing{io.ErrUnexpectedEOF}), PutOptions{})
 	wantCode(t, err, chat.Invalid)
 	_, err = l.Put(t.Context(), "s", "kept", "", failing{chat.Errorf(chat.SlowDown, "wait")}, PutOptions{})
@@ -192,7 +192,7 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestIfAbsent(t *testing.T) {
+func TestPutIfAbsentOverwritesNothing(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	once := func(body io.Reader) error {
 		_, err := l.Put(t.Context(), "s", "x", "", body, PutOptions{IfAbsent: true})
@@ -205,14 +205,14 @@ func TestIfAbsent(t *testing.T) {
 	if err := remove(t.Context(), l, "s", "x"); err != nil {
 		t.Fatal(err)
 	}
-	// The path appears while the upload is under way.
+	// Another put stores the path during the upload.
 	wantCode(t, once(readFunc(func(p []byte) (int, error) { put(t, l, "s", "x", "between"); return 0, io.EOF })), chat.Conflict)
 	if get(t, l, "s", "x") != "between" {
 		t.Fatal("the path was overwritten")
 	}
 }
 
-func TestReadersKeepWhatTheyOpened(t *testing.T) {
+func TestOpenFileKeepsItsContent(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "s", "x", "old bytes")
 	f, _, err := l.Get(t.Context(), "s", "x")
@@ -238,9 +238,9 @@ func TestReadersKeepWhatTheyOpened(t *testing.T) {
 	}
 }
 
-// A put may move the bytes between a reader's two steps. The reader then looks
+// A put may rename the bytes after Get has read the record. Get then reads the record
 // again instead of reporting damage.
-func TestGetDuringPut(t *testing.T) {
+func TestGetDuringPutReportsNoDamage(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	info := put(t, l, "s", "x", "bytes")
 	place := bytesFile(filepath.Join(l.folder("s"), key("x")), info.SHA256)
@@ -270,7 +270,7 @@ func TestGetDuringPut(t *testing.T) {
 	}
 }
 
-func TestServesRanges(t *testing.T) {
+func TestRangesAreServed(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "s", "x", "0123456789")
 	f, info, err := l.Get(t.Context(), "s", "x")
@@ -287,7 +287,7 @@ func TestServesRanges(t *testing.T) {
 	}
 }
 
-func TestConcurrentUse(t *testing.T) {
+func TestConcurrentReadersSeeWholeFiles(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	bodies := [4]string{}
 	for i := range bodies {
@@ -309,7 +309,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for range 60 {
 				if got := get(t, l, "s", "x"); !bytes.Equal([]byte(got), bytes.Repeat([]byte(got[:1]), len(got))) {
-					t.Error("a reader saw a mixture")
+					t.Error("a reader saw bytes of two files")
 				}
 			}
 		})
@@ -330,7 +330,7 @@ func TestConcurrentUse(t *testing.T) {
 	}
 }
 
-func TestCanceledCallsDoNothing(t *testing.T) {
+func TestCanceledCallsChangeNothing(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "s", "x", "x")
 	ctx, cancel := context.WithCancel(t.Context())

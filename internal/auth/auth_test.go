@@ -43,7 +43,7 @@ func request(method, target string, header ...string) *http.Request {
 	return r
 }
 
-func TestOpenModeTakesEverybody(t *testing.T) {
+func TestOpenModeAcceptsEveryRequest(t *testing.T) {
 	a := mustNew(t, Options{})
 	for _, r := range []*http.Request{request("GET", "/"), request("GET", "/", "Authorization", "Bearer whatever"), request("GET", "/", "Cookie", CookieName+"=old")} {
 		c, err := a.Caller(r)
@@ -56,7 +56,7 @@ func TestOpenModeTakesEverybody(t *testing.T) {
 	}
 }
 
-func TestStaticTokens(t *testing.T) {
+func TestStaticTokenIdentifiesItsCaller(t *testing.T) {
 	a := mustNew(t, tokenOptions())
 	c, err := a.Caller(request("GET", "/", "Authorization", "bearer "+aliceToken))
 	if err != nil || c.Actor.Key() != "user:alice" || c.In() != "red" || c.Has(chat.ScopeAgent) {
@@ -97,18 +97,18 @@ func TestStaticTokens(t *testing.T) {
 	}
 }
 
-func TestCallerIsFoundOncePerRequest(t *testing.T) {
+func TestCallerIsReadFromTheContext(t *testing.T) {
 	a := mustNew(t, tokenOptions())
 	ctx, _, _ := a.Identify(request("GET", "/", "Authorization", "Bearer "+aliceToken), false)
 	if c, err := a.Caller(request("GET", "/").WithContext(ctx)); err != nil || c.Actor.ID != "alice" {
 		t.Errorf("%v, %v", c, err)
 	}
 	if _, ok := From(context.Background()); ok {
-		t.Error("a caller out of nowhere")
+		t.Error("an empty context has a caller")
 	}
 }
 
-func TestValidateTellsEverything(t *testing.T) {
+func TestValidateReportsEveryProblem(t *testing.T) {
 	o := Options{
 		Tokens: []Token{
 			{Token: "short", Actor: chat.Actor{Kind: chat.Server, ID: "x"}},
@@ -131,7 +131,7 @@ func TestValidateTellsEverything(t *testing.T) {
 		t.Error("a token is shown")
 	}
 	if _, err := New(o); err == nil {
-		t.Error("New took it")
+		t.Error("New accepts it")
 	}
 }
 
@@ -193,12 +193,12 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// clock is a time that a test moves.
+// clock is a clock that the test sets.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-func TestSignInLinkAndCookie(t *testing.T) {
+func TestSignInLinkWorksOnceAndCookiesExpire(t *testing.T) {
 	now := &clock{time.Unix(1_700_000_000, 0)}
 	o := tokenOptions()
 	o.Now = now.now
@@ -215,7 +215,7 @@ func TestSignInLinkAndCookie(t *testing.T) {
 
 	admin := a.keys.Load().tokens[0].caller
 	url := a.SignInURL("http://127.0.0.1:8000/", admin)
-	do(request("HEAD", url)) // a preview must not use the link up
+	do(request("HEAD", url)) // does not use up the link
 	resp := open(url)
 	if resp.StatusCode != http.StatusSeeOther || resp.Header.Get("Location") != "/" || len(resp.Cookies()) != 1 {
 		t.Fatalf("%s, cookies %v", resp.Status, resp.Cookies())
@@ -245,7 +245,7 @@ func TestSignInLinkAndCookie(t *testing.T) {
 		t.Error("an empty code works")
 	}
 
-	// A token becomes a cookie; over TLS it is Secure.
+	// A token is exchanged for a cookie, which is Secure over TLS.
 	r := request("POST", "https://localhost/auth/session", "Authorization", "Bearer "+aliceToken)
 	resp = do(r)
 	if resp.StatusCode != 200 || len(resp.Cookies()) != 1 || !resp.Cookies()[0].Secure {
@@ -272,11 +272,11 @@ func TestSignInLinkAndCookie(t *testing.T) {
 	}
 	now.at = now.at.Add(12 * time.Hour)
 	if signedIn(cookie) {
-		t.Error("the cookie works for ever")
+		t.Error("the cookie does not expire")
 	}
 }
 
-func TestSessionsAreBounded(t *testing.T) {
+func TestSignInsAreBounded(t *testing.T) {
 	now := &clock{time.Unix(1, 0)}
 	s := newSignIns(now.now)
 	var keys []string

@@ -32,7 +32,7 @@ var carriers = map[string]func(method, path, secret string) *http.Request{
 	},
 }
 
-// derived is what was made from a credential.
+// derived has the credentials that were made from another one.
 type derived struct {
 	issued string
 	cookie *http.Cookie
@@ -40,8 +40,8 @@ type derived struct {
 	caller chat.Caller
 }
 
-// derive makes everything that can be made from a credential. The request is
-// looked at as the server does it.
+// derive makes every kind of credential that can be made from another one. Its
+// requests pass Identify first, as in the server.
 func derive(t *testing.T, a *Auth, send func(method, path, secret string) *http.Request, secret string) (d derived) {
 	t.Helper()
 	identified := func(method, path string) *http.Request {
@@ -73,8 +73,8 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) {
 	http.Error(w, err.Error(), http.StatusUnauthorized)
 }
 
-// good lists what of it is accepted; the link is used up.
-func (d derived) good(t *testing.T, a *Auth) (list []string) {
+// accepted lists the derived credentials that are accepted. It uses up the link.
+func (d derived) accepted(t *testing.T, a *Auth) (list []string) {
 	t.Helper()
 	for name, send := range carriers {
 		if _, _, err := a.Identify(send("GET", "/", d.issued), true); err == nil {
@@ -103,8 +103,8 @@ func (d derived) good(t *testing.T, a *Auth) (list []string) {
 	return list
 }
 
-// signIn exchanges the credential of a request for a cookie, and returns a request
-// with that.
+// signInBrowser exchanges the credential of a request for a cookie, and returns a request
+// with the cookie.
 func signInBrowser(a *Auth, from *http.Request) (*http.Request, error) {
 	r := request("POST", SessionPath)
 	r.Header = from.Header.Clone()
@@ -118,7 +118,7 @@ func signInBrowser(a *Auth, from *http.Request) (*http.Request, error) {
 	return next, nil
 }
 
-func TestNothingOutlivesItsJWT(t *testing.T) {
+func TestDerivedCredentialsEndWithTheirJWT(t *testing.T) {
 	for name, send := range carriers {
 		t.Run(name, func(t *testing.T) {
 			now := &clock{time.Unix(1_700_000_000, 0)}
@@ -132,19 +132,19 @@ func TestNothingOutlivesItsJWT(t *testing.T) {
 			if d.cookie.Expires.After(end) {
 				t.Errorf("the browser keeps the cookie until %s", d.cookie.Expires)
 			}
-			if late := d.good(t, a); len(late) != 9 {
+			if late := d.accepted(t, a); len(late) != 9 {
 				t.Errorf("before the end these are accepted: %v", late)
 			}
 			d.link = a.SignInURL("http://127.0.0.1", d.caller)
 			now.at = end
-			if late := d.good(t, a); len(late) > 0 {
+			if late := d.accepted(t, a); len(late) > 0 {
 				t.Errorf("these outlive the JWT: %v", late)
 			}
 		})
 	}
 }
 
-func TestAnIssuedTokenIsNotExchanged(t *testing.T) {
+func TestIssuedTokenCannotBeExchanged(t *testing.T) {
 	a := mustNew(t, tokenOptions())
 	a.Sign([]byte(signingKey))
 	d := derive(t, a, carriers["bearer"], aliceToken)
@@ -157,9 +157,9 @@ func TestAnIssuedTokenIsNotExchanged(t *testing.T) {
 		if _, err := a.Issue(r.WithContext(ctx)); chat.CodeOf(err) != chat.Denied {
 			t.Errorf("by %s: %v", name, err)
 		}
-		// Nor by the detour over a cookie, which is of no longer life either.
+		// A cookie made from it cannot be exchanged either, and does not last longer.
 		if name == "query" {
-			continue // not taken there
+			continue // the sign-in route does not read it
 		}
 		r, err = signInBrowser(a, r)
 		if err != nil {
@@ -174,7 +174,7 @@ func TestAnIssuedTokenIsNotExchanged(t *testing.T) {
 	}
 }
 
-func TestARemovedTokenTakesEverythingWithIt(t *testing.T) {
+func TestRevokedTokenEndsStreamsAndDerivedCredentials(t *testing.T) {
 	for name, change := range map[string]func(*Token){
 		"removed": nil,
 		"changed": func(t *Token) { t.Scopes = []chat.Scope{chat.ScopeAgent} },
@@ -184,18 +184,18 @@ func TestARemovedTokenTakesEverythingWithIt(t *testing.T) {
 			o := tokenOptions()
 			a := mustNew(t, o)
 			a.Sign([]byte(signingKey))
-			told := 0
-			a.OnRevoked(func() { told++ })
+			revocations := 0
+			a.OnRevoked(func() { revocations++ })
 			alice := derive(t, a, carriers["api key"], aliceToken)
 			bot := derive(t, a, carriers["api key"], "worker-0123456789abcdef")
-			lives := map[string]context.Context{}
+			contexts := map[string]context.Context{}
 			for name, c := range map[string]chat.Caller{"alice": alice.caller, "bot": bot.caller} {
 				ctx, release := a.Context(t.Context(), c)
 				defer release()
-				lives[name] = ctx
+				contexts[name] = ctx
 			}
-			if err := a.SetTokens(o.Tokens); err != nil || lives["alice"].Err() != nil || told != 0 {
-				t.Fatalf("the same tokens again: %v, %v", err, lives["alice"].Err())
+			if err := a.SetTokens(o.Tokens); err != nil || contexts["alice"].Err() != nil || revocations != 0 {
+				t.Fatalf("the same tokens again: %v, %v", err, contexts["alice"].Err())
 			}
 			left := slices.Clone(o.Tokens)
 			if change == nil {
@@ -206,32 +206,32 @@ func TestARemovedTokenTakesEverythingWithIt(t *testing.T) {
 			if err := a.SetTokens(left); err != nil {
 				t.Fatal(err)
 			}
-			<-lives["alice"].Done()
-			cause := context.Cause(lives["alice"])
+			<-contexts["alice"].Done()
+			cause := context.Cause(contexts["alice"])
 			if ended, ok := errors.AsType[*Ended](cause); !ok || chat.CodeOf(cause) != chat.Unauthenticated {
 				t.Errorf("the context ended because of %v", cause)
 			} else if code, _ := ended.CloseFrame(); code != 4401 {
 				t.Errorf("the close code is %d", code)
 			}
-			if lives["bot"].Err() != nil || told != 1 {
-				t.Errorf("another token's context: %v; told %d times", lives["bot"].Err(), told)
+			if contexts["bot"].Err() != nil || revocations != 1 {
+				t.Errorf("another token's context: %v; %d revocations", contexts["bot"].Err(), revocations)
 			}
 			late, release := a.Context(t.Context(), alice.caller)
 			defer release()
 			if late.Err() == nil {
 				t.Error("a context of a revoked caller is alive")
 			}
-			if late := alice.good(t, a); len(late) > 0 {
+			if late := alice.accepted(t, a); len(late) > 0 {
 				t.Errorf("these outlive the token: %v", late)
 			}
-			if n := len(bot.good(t, a)); n != 9 {
+			if n := len(bot.accepted(t, a)); n != 9 {
 				t.Errorf("%d of what was made from another token are left", n)
 			}
-			// It stays so after a restart with the same key.
+			// They are also refused after a restart with the same key.
 			again := mustNew(t, Options{Tokens: left})
 			again.Sign([]byte(signingKey))
 			if _, err := again.Authenticate(t.Context(), alice.issued); err == nil || again.Check(alice.caller) == nil {
-				t.Error("after a restart what was made from the token is good again")
+				t.Error("after a restart what was made from the token is accepted again")
 			}
 			if _, err := again.Authenticate(t.Context(), bot.issued); err != nil {
 				t.Errorf("after a restart what was made from another token: %v", err)
@@ -240,7 +240,7 @@ func TestARemovedTokenTakesEverythingWithIt(t *testing.T) {
 	}
 }
 
-func TestAContextEndsWithItsJWT(t *testing.T) {
+func TestContextEndsWhenItsJWTExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := mustNew(t, Options{JWT: JWT{Secret: hmacSecret}})
 		begun := time.Now()
@@ -260,7 +260,7 @@ func TestAContextEndsWithItsJWT(t *testing.T) {
 	})
 }
 
-func TestAnotherJWTKeyIsAnotherCredential(t *testing.T) {
+func TestCallerIsInvalidAfterTheJWTKeyChanges(t *testing.T) {
 	a := mustNew(t, Options{JWT: JWT{Secret: hmacSecret}})
 	c, err := a.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, []byte(hmacSecret), "", claimsFor("u")))
 	if err != nil || a.Check(c) != nil {
@@ -268,15 +268,15 @@ func TestAnotherJWTKeyIsAnotherCredential(t *testing.T) {
 	}
 	for name, o := range map[string]Options{"key": {JWT: JWT{Secret: hmacSecret + "2"}}, "tokens only": tokenOptions(), "open": {}} {
 		if mustNew(t, o).Check(c) == nil {
-			t.Errorf("%s: still good", name)
+			t.Errorf("%s: the caller is accepted", name)
 		}
 	}
 	if mustNew(t, tokenOptions()).Check(Local) == nil {
-		t.Error("the caller of an open server is good where tokens are needed")
+		t.Error("the caller of an open server is accepted where tokens are needed")
 	}
 }
 
-func TestWrongTokensChangeNothing(t *testing.T) {
+func TestInvalidTokenListChangesNothing(t *testing.T) {
 	o := tokenOptions()
 	a := mustNew(t, o)
 	for name, tokens := range map[string][]Token{
@@ -293,9 +293,9 @@ func TestWrongTokensChangeNothing(t *testing.T) {
 	}
 	open := mustNew(t, Options{})
 	if err := open.SetTokens(o.Tokens); err == nil || !open.Open() {
-		t.Errorf("an open server takes tokens while it runs: %v", err)
+		t.Errorf("a running open server accepts tokens: %v", err)
 	}
-	// With JWTs the last token may go, and the server does not become open.
+	// With JWTs the last token may be removed, and the server does not become open.
 	o.JWT.Secret = hmacSecret
 	both := mustNew(t, o)
 	if err := both.SetTokens(nil); err != nil || both.Open() {
@@ -306,7 +306,7 @@ func TestWrongTokensChangeNothing(t *testing.T) {
 	}
 }
 
-func TestAuditHook(t *testing.T) {
+func TestAuditReportsSignInsAndTokens(t *testing.T) {
 	var events []string
 	o := tokenOptions()
 	o.Audit = func(event string, c chat.Caller, _ map[string]any) { events = append(events, event+" "+c.Actor.ID) }

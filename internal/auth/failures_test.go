@@ -19,7 +19,7 @@ func from(address string, r *http.Request) *http.Request {
 	return r
 }
 
-func TestWrongCredentialsAreLimited(t *testing.T) {
+func TestWrongCredentialsAreRateLimited(t *testing.T) {
 	var log bytes.Buffer
 	now := &clock{time.Unix(1_700_000_000, 0)}
 	o := tokenOptions()
@@ -68,9 +68,9 @@ func TestWrongCredentialsAreLimited(t *testing.T) {
 	}
 }
 
-// What cannot be a guess is answered with the reason, however often it comes: the
-// client has to learn that it must sign in again.
-func TestExpiredCredentialsAreNotLimited(t *testing.T) {
+// An expired credential is not a guess: each request gets the reason, so that the client
+// signs in again.
+func TestExpiredCredentialsAreNotRateLimited(t *testing.T) {
 	a := mustNew(t, Options{JWT: JWT{Secret: hmacSecret}, Tokens: tokenOptions().Tokens})
 	old := sign(t, jwt.SigningMethodHS256, []byte(hmacSecret), "", with(claimsFor("u"), "exp", time.Now().Add(-time.Second).Unix()))
 	for i := range 50 {
@@ -85,7 +85,7 @@ func TestExpiredCredentialsAreNotLimited(t *testing.T) {
 	}
 }
 
-func TestARequestIsCountedOnce(t *testing.T) {
+func TestFailedRequestIsCountedOnce(t *testing.T) {
 	a := mustNew(t, tokenOptions())
 	r := request("GET", "/?access_token=nope")
 	ctx, _, err := a.Identify(r, true)
@@ -113,7 +113,7 @@ func TestARequestIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestAddressesAreBounded(t *testing.T) {
+func TestAddressesOfFailuresAreBounded(t *testing.T) {
 	now := &clock{time.Unix(1, 0)}
 	f := newFailures(now.now)
 	for i := range maxAddresses + 100 {
@@ -125,6 +125,6 @@ func TestAddressesAreBounded(t *testing.T) {
 	now.at = now.at.Add(time.Hour)
 	f.add("later")
 	if n := len(f.addresses); n != 1 {
-		t.Errorf("%d addresses are kept for ever", n)
+		t.Errorf("%d addresses are kept after an hour", n)
 	}
 }

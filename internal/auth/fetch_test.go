@@ -13,7 +13,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestCheckAddr(t *testing.T) {
+func TestCheckAddrRefusesPrivateAddresses(t *testing.T) {
 	for addr, ok := range map[string]bool{
 		"8.8.8.8": true, "1.1.1.1": true, "2606:4700::1111": true, "64:ff9b::808:808": true,
 		"127.0.0.1": false, "127.9.9.9": false, "10.0.0.1": false, "172.16.0.1": false, "192.168.0.1": false,
@@ -64,7 +64,7 @@ func TestSafeClientChecksRedirects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer private.Close()
-	// The first server stands for a public one; all else is checked as it is.
+	// The address of the first server counts as public; others are checked.
 	c := safeClient(time.Minute, func(a netip.Addr) error {
 		if a == at.Addr() {
 			return nil
@@ -72,7 +72,7 @@ func TestSafeClientChecksRedirects(t *testing.T) {
 		return CheckAddr(a)
 	})
 	defer c.CloseIdleConnections()
-	for _, to := range []string{"http://" + private.Addr().String(), "http://[::1]/"} { // this machine only, should the guard be broken
+	for _, to := range []string{"http://" + private.Addr().String(), "http://[::1]/"} { // loopback only, in case the check is broken
 		target = to
 		if _, err := c.Get(public.URL); !errors.Is(err, ErrPrivate) {
 			t.Errorf("redirect to %s: %v", to, err)

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestIssuedTokens(t *testing.T) {
+func TestIssuedTokenIdentifiesTheSameCaller(t *testing.T) {
 	now := time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC)
 	key := []byte("0123456789abcdef0123456789abcdef")
 	alice := Token{Token: "sk-alice-0123456789", Actor: chat.Actor{Kind: chat.User, ID: "alice", Name: "Alice"}, Workspace: "w", Scopes: []chat.Scope{chat.ScopeUser}}
@@ -39,7 +39,7 @@ func TestIssuedTokens(t *testing.T) {
 	bob := alice
 	bob.Token = "sk-bob-0123456789ab"
 	refused := map[string]func() error{
-		"of a key that is gone": func() error { _, err := make(bob).Authenticate(t.Context(), token); return err },
+		"of a removed key": func() error { _, err := make(bob).Authenticate(t.Context(), token); return err },
 		"changed": func() error {
 			parts := strings.Split(token, ".")
 			_, err := a.Authenticate(t.Context(), parts[0]+"."+parts[1]+"x."+parts[2])
@@ -83,6 +83,6 @@ func TestIssuedTokens(t *testing.T) {
 		t.Errorf("open mode: %q %v", token, err)
 	}
 	if _, err := a.Authenticate(t.Context(), token); err == nil {
-		t.Error("a token of an open server is good where keys are needed")
+		t.Error("a token of an open server is accepted where keys are needed")
 	}
 }

@@ -68,7 +68,7 @@ func with(c jwt.MapClaims, k string, v any) jwt.MapClaims {
 	return c
 }
 
-func TestJWTClaims(t *testing.T) {
+func TestJWTClaimsAreChecked(t *testing.T) {
 	a := mustNew(t, Options{JWT: JWT{Secret: hmacSecret, Issuer: "issuer", Audience: "parley"}})
 	hs := func(c jwt.MapClaims) string { return sign(t, jwt.SigningMethodHS256, []byte(hmacSecret), "", c) }
 
@@ -106,9 +106,9 @@ func TestJWTClaims(t *testing.T) {
 	}{
 		"expired":       {hs(with(claimsFor("u"), "exp", time.Now().Add(-time.Hour).Unix())), "expired", chat.Unauthenticated},
 		"just expired":  {hs(with(claimsFor("u"), "exp", time.Now().Add(-time.Second).Unix())), "expired", chat.Unauthenticated},
-		"anyWorkspace":  {hs(with(claimsFor("u"), "workspace", "*")), "admin", chat.Denied},
+		"workspace *":   {hs(with(claimsFor("u"), "workspace", "*")), "admin", chat.Denied},
 		"no expiry":     {hs(with(claimsFor("u"), "exp", nil)), "exp", chat.Unauthenticated},
-		"not yet":       {hs(with(claimsFor("u"), "nbf", time.Now().Add(time.Hour).Unix())), "not valid yet", chat.Unauthenticated},
+		"before nbf":    {hs(with(claimsFor("u"), "nbf", time.Now().Add(time.Hour).Unix())), "not valid yet", chat.Unauthenticated},
 		"issuer":        {hs(with(claimsFor("u"), "iss", "evil")), "another server", chat.Unauthenticated},
 		"no issuer":     {hs(with(claimsFor("u"), "iss", nil)), "", chat.Unauthenticated},
 		"audience":      {hs(with(claimsFor("u"), "aud", "someone")), "another server", chat.Unauthenticated},
@@ -117,7 +117,7 @@ func TestJWTClaims(t *testing.T) {
 		"other scopes":  {hs(with(claimsFor("u"), "scope", "openid")), "scopes", chat.Denied},
 		"wrong secret":  {sign(t, jwt.SigningMethodHS256, []byte(strings.Repeat("x", 32)), "", claimsFor("u")), "signature", chat.Unauthenticated},
 		"alg none":      {sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", claimsFor("u")), "signature", chat.Unauthenticated},
-		"none by hand":  {b64(`{"alg":"None"}`) + "." + b64(`{"sub":"u","exp":99999999999,"iss":"issuer","aud":"parley"}`) + ".", "signature", chat.Unauthenticated},
+		"alg None":      {b64(`{"alg":"None"}`) + "." + b64(`{"sub":"u","exp":99999999999,"iss":"issuer","aud":"parley"}`) + ".", "signature", chat.Unauthenticated},
 		"no signature":  {strings.Join(strings.Split(hs(claimsFor("u")), ".")[:2], ".") + ".", "signature", chat.Unauthenticated},
 		"empty parts":   {"..", "signature", chat.Unauthenticated},
 		"not a token":   {"hello", "token", chat.Unauthenticated},
@@ -139,7 +139,7 @@ func forged(token string) string {
 	return strings.Join(parts, ".")
 }
 
-func TestJWTKeyFilesAndAlgorithmConfusion(t *testing.T) {
+func TestJWTNeedsTheAlgorithmOfItsKey(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -164,10 +164,10 @@ func TestJWTKeyFilesAndAlgorithmConfusion(t *testing.T) {
 		}
 		for alg, key := range k.bad {
 			if _, err := a.Authenticate(t.Context(), sign(t, jwt.GetSigningMethod(alg), key, "", claimsFor("u"))); err == nil {
-				t.Errorf("%s takes %s", name, alg)
+				t.Errorf("%s accepts %s", name, alg)
 			}
 		}
-		// The classic: the public key, which everybody has, used as an HMAC secret.
+		// Algorithm confusion: the public key, which is known, used as an HMAC secret.
 		der, _ := x509.MarshalPKIXPublicKey(k.public)
 		for _, secret := range [][]byte{raw, der, []byte(strings.TrimSpace(string(raw)))} {
 			if _, err := a.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, secret, "", claimsFor("admin"))); err == nil {
@@ -175,7 +175,7 @@ func TestJWTKeyFilesAndAlgorithmConfusion(t *testing.T) {
 			}
 		}
 		if _, err := a.Authenticate(t.Context(), sign(t, jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "", claimsFor("u"))); err == nil {
-			t.Errorf("%s takes none", name)
+			t.Errorf("%s accepts alg none", name)
 		}
 	}
 	private := filepath.Join(t.TempDir(), "private.pem")
@@ -184,11 +184,11 @@ func TestJWTKeyFilesAndAlgorithmConfusion(t *testing.T) {
 		t.Errorf("a private key: %v", err)
 	}
 	if _, err := New(Options{JWT: JWT{KeyFile: private + ".missing"}}); err == nil {
-		t.Error("a missing file is taken")
+		t.Error("a missing file is accepted")
 	}
 }
 
-func TestJWKS(t *testing.T) {
+func TestJWKSKeysAreFetchedAndRotated(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -231,12 +231,12 @@ func TestJWKS(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.Authenticate(t.Context(), sign(t, jwt.SigningMethodHS256, []byte(hmacSecret), "h", claimsFor("u"))); err == nil {
-		t.Error("a symmetric key of the set is believed")
+		t.Error("a symmetric key of the set is accepted")
 	}
 	before := fetches.Load()
 	for range 20 {
 		if try("made-up") == nil {
-			t.Error("an unknown key is believed")
+			t.Error("an unknown key is accepted")
 		}
 	}
 	if n := fetches.Load() - before; n > 1 {
@@ -250,12 +250,12 @@ func TestJWKS(t *testing.T) {
 	broken.Store(true)
 	now.at = now.at.Add(2 * time.Hour)
 	if err := try("two"); err != nil {
-		t.Errorf("old keys while the issuer is away: %v", err)
+		t.Errorf("old keys while the issuer cannot be reached: %v", err)
 	}
 }
 
-// An issuer that does not answer keeps only those waiting whose key is not known.
-func TestAnIssuerThatHangs(t *testing.T) {
+// While the issuer does not answer, only tokens with unknown keys wait.
+func TestHangingIssuerDelaysOnlyUnknownKeys(t *testing.T) {
 	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestAnIssuerThatHangs(t *testing.T) {
 	defer srv.Close()
 	now := &clock{time.Now()}
 	a := mustNew(t, Options{JWT: JWT{JWKS: srv.URL}, Now: now.now})
-	a.jwt.set.client.Timeout = time.Minute // long after this
+	a.jwt.set.client.Timeout = time.Minute // longer than the test
 	claims := with(claimsFor("u"), "exp", now.at.Add(100*time.Hour).Unix())
 	known, unknown := sign(t, jwt.SigningMethodEdDSA, key, "one", claims), sign(t, jwt.SigningMethodEdDSA, key, "made-up", claims)
 	if _, err := a.Authenticate(t.Context(), known); err != nil {
@@ -303,16 +303,16 @@ func TestAnIssuerThatHangs(t *testing.T) {
 			t.Errorf("asked %s: %v", c.name, err)
 		}
 		if a.jwt.set.mu.TryLock() {
-			t.Fatalf("asked %s: who has a known key waited for the issuer", c.name)
+			t.Fatalf("asked %s: a token with a known key waited for the issuer", c.name)
 		}
 		answer <- struct{}{}
 		if err := <-done; (err == nil) != (c.waits == known) {
-			t.Errorf("who asked %s: %v", c.name, err)
+			t.Errorf("the request %s: %v", c.name, err)
 		}
 	}
 }
 
-func TestCookieDoesNotOutliveItsJWT(t *testing.T) {
+func TestCookieExpiresWithItsJWT(t *testing.T) {
 	now := &clock{time.Now()}
 	a := mustNew(t, Options{JWT: JWT{Secret: hmacSecret}, Now: now.now})
 	h := a.Handler(func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -327,6 +327,6 @@ func TestCookieDoesNotOutliveItsJWT(t *testing.T) {
 	r := request("GET", "/")
 	r.AddCookie(w.Result().Cookies()[0])
 	if _, err := a.Caller(r); err == nil {
-		t.Error("the cookie outlived the token")
+		t.Error("the cookie is accepted after the token has expired")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestHostRule(t *testing.T) {
+func TestForeignHostsAreRefused(t *testing.T) {
 	a := mustNew(t, Options{Hosts: []string{"Chat.example.com", "192.168.1.5", "2001:db8::7"}})
 	for host, ok := range map[string]bool{
 		"localhost": true, "localhost:8000": true, "LOCALHOST.:80": true, "a.localhost:1": true,
@@ -26,7 +26,7 @@ func TestHostRule(t *testing.T) {
 	}
 }
 
-func TestOriginRule(t *testing.T) {
+func TestForeignOriginsAreRefused(t *testing.T) {
 	tokens := tokenOptions()
 	tokens.AllowOrigins = []string{"https://app.example.com"}
 	modes := map[string]*Auth{"open": mustNew(t, Options{}), "tokens": mustNew(t, tokens)}
@@ -35,25 +35,25 @@ func TestOriginRule(t *testing.T) {
 		header       []string
 		open, tokens bool
 	}{
-		{"no browser", "POST", nil, true, true},
+		{"without browser headers", "POST", nil, true, true},
 		{"same origin", "POST", []string{"Origin", "http://localhost:8000", "Sec-Fetch-Site", "same-origin"}, true, true},
 		{"same host by https", "POST", []string{"Origin", "https://localhost:8000"}, true, true},
 		{"other loopback port", "POST", []string{"Origin", "http://127.0.0.1:3000", "Sec-Fetch-Site", "cross-site"}, true, false},
 		{"configured", "POST", []string{"Origin", "https://app.example.com", "Sec-Fetch-Site", "cross-site"}, false, true},
 		{"configured, other port", "POST", []string{"Origin", "https://app.example.com:444"}, false, false},
 		{"configured, by http", "POST", []string{"Origin", "http://app.example.com"}, false, false},
-		{"stranger POST", "POST", []string{"Origin", "https://evil.com", "Sec-Fetch-Site", "cross-site"}, false, false},
-		{"stranger GET", "GET", []string{"Origin", "https://evil.com"}, false, false},
-		{"stranger preflight", "OPTIONS", []string{"Origin", "https://evil.com", "Access-Control-Request-Method", "PUT"}, false, false},
-		{"stranger with loopback in the name", "GET", []string{"Origin", "http://localhost.evil.com"}, false, false},
-		{"stranger with loopback as user", "GET", []string{"Origin", "http://localhost@evil.com"}, false, false},
+		{"foreign POST", "POST", []string{"Origin", "https://evil.com", "Sec-Fetch-Site", "cross-site"}, false, false},
+		{"foreign GET", "GET", []string{"Origin", "https://evil.com"}, false, false},
+		{"foreign preflight", "OPTIONS", []string{"Origin", "https://evil.com", "Access-Control-Request-Method", "PUT"}, false, false},
+		{"foreign host with loopback in its name", "GET", []string{"Origin", "http://localhost.evil.com"}, false, false},
+		{"foreign host with loopback as user", "GET", []string{"Origin", "http://localhost@evil.com"}, false, false},
 		{"sandboxed page", "POST", []string{"Origin", "null"}, false, false},
 		{"two origins", "GET", []string{"Origin", "http://localhost:8000", "Origin", "https://evil.com"}, false, false},
 		{"cross-site without origin", "POST", []string{"Sec-Fetch-Site", "cross-site"}, false, false},
 		{"same-site without origin", "DELETE", []string{"Sec-Fetch-Site", "same-site"}, false, false},
 		{"link from another site", "GET", []string{"Sec-Fetch-Site", "cross-site"}, true, true},
-		{"WebSocket of a stranger", "GET", []string{"Origin", "https://evil.com", "Upgrade", "websocket", "Connection", "Upgrade"}, false, false},
-		{"WebSocket of a program", "GET", []string{"Upgrade", "websocket", "Connection", "Upgrade"}, true, true},
+		{"WebSocket of a foreign site", "GET", []string{"Origin", "https://evil.com", "Upgrade", "websocket", "Connection", "Upgrade"}, false, false},
+		{"WebSocket without an origin", "GET", []string{"Upgrade", "websocket", "Connection", "Upgrade"}, true, true},
 	} {
 		for mode, a := range modes {
 			want := c.open
@@ -91,7 +91,7 @@ func TestFormContentTypesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCORS(t *testing.T) {
+func TestCORSHeadersAreSentToAllowedOrigins(t *testing.T) {
 	o := tokenOptions()
 	o.AllowOrigins = []string{"https://app.example.com"}
 	a := mustNew(t, o)
@@ -115,7 +115,7 @@ func TestCORS(t *testing.T) {
 	}
 }
 
-func TestRefuseOpenBeyondLoopback(t *testing.T) {
+func TestOpenModeListensOnLoopbackOnly(t *testing.T) {
 	open, closed := mustNew(t, Options{}), mustNew(t, tokenOptions())
 	for _, c := range []struct {
 		addr       string

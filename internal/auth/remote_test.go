@@ -2,7 +2,7 @@ package auth
 
 import "testing"
 
-func TestRemoteAddress(t *testing.T) {
+func TestForwardedAddressNeedsATrustedProxy(t *testing.T) {
 	direct, proxied := mustNew(t, tokenOptions()), func() *Auth {
 		o := tokenOptions()
 		o.TrustedProxy = true
@@ -13,7 +13,7 @@ func TestRemoteAddress(t *testing.T) {
 		remote, forwarded, want string
 	}{
 		{direct, "192.0.2.1:4711", "", "192.0.2.1"},
-		{direct, "192.0.2.1:4711", "198.51.100.7", "192.0.2.1"}, // anybody can send the header
+		{direct, "192.0.2.1:4711", "198.51.100.7", "192.0.2.1"}, // any client can send the header
 		{direct, "[2001:db8::1:2:3:4]:4711", "", "2001:db8::/64"},
 		{direct, "[::ffff:192.0.2.1]:4711", "", "192.0.2.1"},
 		{direct, "[::1]:4711", "", "::1"},

@@ -11,8 +11,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestAccess checks each operation for each kind of caller.
-func TestAccess(t *testing.T) {
+// Each operation is tried as each kind of caller.
+func TestEveryOperationChecksItsCaller(t *testing.T) {
 	const (
 		ok = chat.Code("")
 		no = chat.Denied
@@ -142,7 +142,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-func TestListShowsOnlyOnesOwn(t *testing.T) {
+func TestListHasOnlySessionsOfTheCaller(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.begin("a")
 	w.begin("b", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
@@ -165,7 +165,7 @@ func TestListShowsOnlyOnesOwn(t *testing.T) {
 
 // System sessions belong to the server: a client that uses such an id gets a session of
 // its own, lists leave them out, and an admin may only read them.
-func TestSystemSessions(t *testing.T) {
+func TestSystemSessionsBelongToTheServer(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	local, root := user("root", chat.ScopeAdmin), user("root", chat.ScopeAdmin)
 	root.AllWorkspaces = true
@@ -207,7 +207,7 @@ func TestSystemSessions(t *testing.T) {
 	}
 }
 
-func TestRemovedMembersStopSeeing(t *testing.T) {
+func TestRemovedMembersLoseAccess(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	r := newReader(chat.Cursor{})
@@ -241,9 +241,8 @@ func TestRemovedMembersStopSeeing(t *testing.T) {
 	w.wantCode(<-ended, chat.NotFound)
 }
 
-// TestAccessIsCheckedInOrder: the session record cached in a sequencer may be stale;
-// access is decided by the state.
-func TestAccessIsCheckedInOrder(t *testing.T) {
+// The session record that a sequencer caches may be stale.
+func TestAccessIsDecidedByTheCurrentState(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	r := w.acquire(id)
@@ -261,7 +260,7 @@ func TestAccessIsCheckedInOrder(t *testing.T) {
 	w.wantCode(err, chat.NotFound)
 }
 
-func TestCreateAndForeignIDs(t *testing.T) {
+func TestCreateWithAForeignIDMakesAnotherSession(t *testing.T) {
 	w := newWorld(t, Options{})
 	n := chat.NewSession{ID: "x", Title: "T", Metadata: []byte(`{ "a": "<1>" }`), Policy: chat.Steer}
 	first, created, err := w.Create(ctx, ann, n)
@@ -336,7 +335,7 @@ func TestCreateAndForeignIDs(t *testing.T) {
 	}
 }
 
-func TestErase(t *testing.T) {
+func TestEraseRemovesTheSession(t *testing.T) {
 	var erased []chat.SessionID
 	files := &fakeFiles{}
 	w := newWorld(t, Options{Artifacts: files, Observers: []Observer{{Erased: func(id chat.SessionID) { erased = append(erased, id) }}}})

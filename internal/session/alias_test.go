@@ -8,7 +8,7 @@ import (
 
 // A client that always uses the same id must not reach a session that another user created
 // with this id and added the caller to.
-func TestAMembershipDoesNotTakeAnID(t *testing.T) {
+func TestMembershipDoesNotChangeWhatAnIDNames(t *testing.T) {
 	for _, victim := range []chat.Caller{bob, user("root", chat.ScopeUser, chat.ScopeAdmin)} {
 		for _, role := range []chat.Role{chat.Viewer, chat.Answerer, chat.Owner} {
 			w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
@@ -35,7 +35,7 @@ func TestAMembershipDoesNotTakeAnID(t *testing.T) {
 
 // A caller's alias takes precedence over another owner's session with the same id, even if
 // the caller becomes a member of that session later.
-func TestAnAliasGoesBeforeSessionsOfOthers(t *testing.T) {
+func TestAliasTakesPrecedenceOverForeignSessions(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	w.begin("chat-1")
 	his, _, err := w.Create(ctx, bob, chat.NewSession{ID: "chat-1", Title: "his"})
@@ -79,7 +79,7 @@ func TestAnAliasGoesBeforeSessionsOfOthers(t *testing.T) {
 
 // A session that the caller accepted is reached by its id; access still depends
 // on the membership.
-func TestAccept(t *testing.T) {
+func TestAcceptedSessionIsReachedByItsID(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}
 	w.begin("shared", chat.NewSession{Members: members})
@@ -125,7 +125,7 @@ func TestAccept(t *testing.T) {
 
 // An alias gives no access to the session whose id is equal to the alias. Dialects keep
 // records by session id and check access to them here.
-func TestAnAliasIsNoAccess(t *testing.T) {
+func TestAliasGivesNoAccess(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	id := w.begin("agent-1")
 	if _, _, err := w.Create(ctx, bob, chat.NewSession{ID: id}); err != nil {
@@ -142,7 +142,7 @@ func TestAnAliasIsNoAccess(t *testing.T) {
 	}
 }
 
-func TestANameLeadsToASessionOfItsOwner(t *testing.T) {
+func TestReplacedAliasNamesASessionOfTheCaller(t *testing.T) {
 	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
 	first, second := w.begin("first"), w.begin("second")
 	for _, id := range []chat.SessionID{first, second} {
@@ -151,7 +151,7 @@ func TestANameLeadsToASessionOfItsOwner(t *testing.T) {
 		}
 		for range 2 {
 			if own, err := w.Own(ctx, ann, "chat/1"); err != nil || own.ID != id {
-				t.Fatalf("the name leads to %q: %v", own.ID, err)
+				t.Fatalf("the alias names %q: %v", own.ID, err)
 			}
 			w.restart()
 		}

@@ -44,7 +44,7 @@ func TestWaitingDraftsShareOneCommit(t *testing.T) {
 	w.events(id)
 }
 
-func TestManyWritersOneOrder(t *testing.T) {
+func TestConcurrentWritersShareOneOrder(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
@@ -152,7 +152,7 @@ func TestRepeatedClientIDReturnsTheFirstEvent(t *testing.T) {
 	w.events(id)
 }
 
-func TestDraftsThatAreRefused(t *testing.T) {
+func TestDraftsBeyondTheLimitsAreRefused(t *testing.T) {
 	w := newWorld(t, Options{MaxQueue: 2})
 	id := w.begin("s")
 	huge := chat.Draft{Type: "my.thing", Payload: json.RawMessage(`{"a":"` + strings.Repeat("x", chat.MaxEvent-600) + `"}`)}

@@ -8,7 +8,7 @@ import (
 
 // A child has the owner and members of its parent. System sessions and children cannot
 // have children.
-func TestChildren(t *testing.T) {
+func TestChildHasTheMembersOfItsParent(t *testing.T) {
 	w := newWorld(t, Options{})
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}
 	far := ann
@@ -39,13 +39,13 @@ func TestChildren(t *testing.T) {
 		parent, id chat.SessionID
 		want       chat.Code
 	}{
-		"of a child":          {"child", "grandchild", chat.Denied},
-		"of itself":           {"parent", "parent", chat.Invalid},
-		"of the server":       {"sys-x", "c2", chat.Denied},
-		"a server's":          {"parent", "sys-y", chat.Denied},
-		"of nothing":          {"none", "c2", chat.NotFound},
-		"another's session":   {"parent", "his", chat.Conflict},
-		"a session of theirs": {"his", "child", chat.Conflict},
+		"of a child":                   {"child", "grandchild", chat.Denied},
+		"its own parent":               {"parent", "parent", chat.Invalid},
+		"of a system session":          {"sys-x", "c2", chat.Denied},
+		"a system session":             {"parent", "sys-y", chat.Denied},
+		"of a missing session":         {"none", "c2", chat.NotFound},
+		"id of another user's session": {"parent", "his", chat.Conflict},
+		"of another user's session":    {"his", "child", chat.Conflict},
 	} {
 		_, _, err := w.CreateChild(ctx, c.parent, chat.NewSession{ID: c.id, Agent: "helper"}, "g1")
 		if chat.CodeOf(err) != c.want {

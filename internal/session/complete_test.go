@@ -88,7 +88,7 @@ func TestSessionIsNotCompletedWhileAWorkstreamRuns(t *testing.T) {
 
 // The end of a turn has the acknowledgement of the first stop; the result of a later stop
 // reports that its own acknowledgement is not used.
-func TestStopSaysWhetherTheTurnAcknowledgesIt(t *testing.T) {
+func TestStopReportsWhetherTheTurnAcknowledgesIt(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")

@@ -8,7 +8,7 @@ import (
 
 // Only people answer approvals and permissions; agents cannot, with any scope and any
 // method. Other prompts may be answered by every caller except the agent that asks.
-func TestAgentsDoNotConsent(t *testing.T) {
+func TestAgentsCannotApprove(t *testing.T) {
 	agent := func(id string, scopes ...chat.Scope) chat.Caller {
 		return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: id}, Scopes: scopes}
 	}
@@ -24,10 +24,10 @@ func TestAgentsDoNotConsent(t *testing.T) {
 		"an administrator":                 {chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}}, "", ""},
 		"the server":                       {chat.Trusted, "", ""},
 		"the agent that asks":              {bot, chat.Denied, chat.Denied},
-		"it, with every scope":             {agent("demo", chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin), chat.Denied, chat.Denied},
+		"that agent with every scope":      {agent("demo", chat.ScopeUser, chat.ScopeAgent, chat.ScopeAdmin), chat.Denied, chat.Denied},
 		"a token that serves it":           {serves, chat.Denied, chat.Denied},
 		"another agent":                    {agent("helper", chat.ScopeUser, chat.ScopeAgent), chat.Denied, ""},
-		"an administrator's agent":         {agent("helper", chat.ScopeAdmin), chat.Denied, ""},
+		"an agent with the scope admin":    {agent("helper", chat.ScopeAdmin), chat.Denied, ""},
 		"a user with the scope agent only": {person, chat.Denied, ""},
 		"a user who only serves it":        {chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "clerk"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}, Agents: []string{"demo"}}, chat.Denied, ""},
 	}
@@ -68,7 +68,7 @@ func TestAgentsDoNotConsent(t *testing.T) {
 
 // The result of a tool that the sender of a message runs is not an approval: an agent that
 // sent the message may send it, the agent that answers may not.
-func TestAgentsRunTheirOwnTools(t *testing.T) {
+func TestAgentAnswersForItsClientTools(t *testing.T) {
 	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 	for name, mixed := range map[string]bool{"its tools alone": false, "with one of the server's": true} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAgentsRunTheirOwnTools(t *testing.T) {
 }
 
 // An agent that owns a session cannot turn on automatic approval.
-func TestAgentsDoNotChooseWhoApproves(t *testing.T) {
+func TestAgentsCannotTurnOnAutomaticApproval(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, a := range []chat.Approvals{chat.ApproveReview, chat.ApproveAll} {
 		settings := chat.Settings{Approvals: a}
@@ -120,7 +120,7 @@ func TestAgentsDoNotChooseWhoApproves(t *testing.T) {
 }
 
 // Automatic approval does not apply in a fork.
-func TestForksAllowNothing(t *testing.T) {
+func TestForkHasNoAutomaticApproval(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	for _, kind := range []string{"approval", "permission"} {

@@ -23,7 +23,7 @@ func (w *world) parsed(text string) []chat.Draft {
 }
 
 // Drafts with a different member order or different escapes are equal.
-func TestARepeatedDraftIsComparedByItsMeaning(t *testing.T) {
+func TestRepeatedDraftMayBeSpelledDifferently(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	spellings := []string{
@@ -58,7 +58,7 @@ func TestARepeatedDraftIsComparedByItsMeaning(t *testing.T) {
 	}
 }
 
-func TestDeadlinesOfPrompts(t *testing.T) {
+func TestPromptEndsAtTheEarlierOfTimeoutAndDeadline(t *testing.T) {
 	w := newWorld(t, Options{})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w.now.Store(now.UnixMicro())
@@ -173,7 +173,7 @@ func TestLargeDataBecomesAFile(t *testing.T) {
 	}
 }
 
-func TestDataIsKeptOnlyForThoseWhoMayAppend(t *testing.T) {
+func TestDataIsStoredOnlyForCallersThatMayAppend(t *testing.T) {
 	kept := keeper{}
 	w := newWorld(t, Options{Store: kept.put})
 	id := w.begin("s", chat.NewSession{Agent: "demo", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
@@ -189,7 +189,7 @@ func TestDataIsKeptOnlyForThoseWhoMayAppend(t *testing.T) {
 	}
 }
 
-func TestAnEmptyPolicyIsRefused(t *testing.T) {
+func TestEmptyPolicyIsRefused(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	empty := chat.Policy("")

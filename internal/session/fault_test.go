@@ -10,7 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestAFailedCommitLeavesNoTrace(t *testing.T) {
+func TestFailedCommitChangesNothing(t *testing.T) {
 	var told int
 	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told += len(evs) }}}})
 	id := w.begin("s")
@@ -59,9 +59,9 @@ func TestFailedCommitFailsBothAnswers(t *testing.T) {
 	w.wantCode(batch[2].err, chat.Unavailable)
 }
 
-// TestAnotherCommitter commits to the session without the sequencer, as another machine
+// TestCommitOfAnotherWriterIsRetried commits to the session without the sequencer, as another machine
 // would.
-func TestAnotherCommitter(t *testing.T) {
+func TestCommitOfAnotherWriterIsRetried(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
@@ -99,7 +99,7 @@ func TestAnotherCommitter(t *testing.T) {
 	w.events(id)
 }
 
-func TestAPanicLocksNobodyOut(t *testing.T) {
+func TestPanicReleasesTheSequencer(t *testing.T) {
 	var bang bool
 	told := 0
 	w := newWorld(t, Options{Observers: []Observer{
@@ -142,7 +142,7 @@ func TestAPanicLocksNobodyOut(t *testing.T) {
 	w.wantStory(id, "session.started", "user.message x", "user.message x", "user.message x", "user.message stored, whatever comes after", "user.message x")
 }
 
-func TestAPreviewThatCannotBeKeptIsNotShown(t *testing.T) {
+func TestUnstoredPreviewIsNotShown(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
@@ -163,7 +163,7 @@ func (*failingPreviews) WritePreviews(context.Context, chat.SessionID, []chat.Pr
 	return chat.Errorf(chat.Unavailable, "no").Because(errors.New("io"))
 }
 
-func TestTooManyWaiting(t *testing.T) {
+func TestWaitingRequestsAreBounded(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")

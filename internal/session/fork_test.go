@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestAForkSharesThePast(t *testing.T) {
+func TestForkHasTheEventsOfTheOriginal(t *testing.T) {
 	var told []chat.Event
 	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
 	id := w.begin("s", chat.NewSession{Title: "Plans", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
@@ -87,7 +87,7 @@ func TestAForkSharesThePast(t *testing.T) {
 	}
 }
 
-func TestAForkInTheMiddle(t *testing.T) {
+func TestForkAtAnEventEndsTheOpenTurn(t *testing.T) {
 	var told []chat.Event
 	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
 	id := w.begin("s")
@@ -153,7 +153,7 @@ func TestAForkInTheMiddle(t *testing.T) {
 	w.wantCode(err, chat.Invalid)
 }
 
-func TestAForkOfManyEvents(t *testing.T) {
+func TestForkOfManyEvents(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	bodies := make([]chat.Body, 900)

@@ -181,7 +181,7 @@ func (w *world) events(id chat.SessionID) []chat.Event {
 	return evs
 }
 
-// log returns the types of the events, with the important fields of their payloads.
+// story returns the types of the events, with the important fields of their payloads.
 func (w *world) story(id chat.SessionID) string {
 	w.t.Helper()
 	var out []string
@@ -214,7 +214,7 @@ func (w *world) story(id chat.SessionID) string {
 func (w *world) wantStory(id chat.SessionID, lines ...string) {
 	w.t.Helper()
 	if got, want := w.story(id), strings.Join(lines, "\n"); got != want {
-		w.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
+		w.t.Fatalf("the log is\n%s\n\nwant\n%s", got, want)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // The files of a workstream are merged in whatever way it ends, also without a running turn.
-func TestFilesAreMergedHoweverAWorkstreamEnds(t *testing.T) {
+func TestFilesAreMergedAtEveryEndOfAWorkstream(t *testing.T) {
 	terminate := func(w *world) error {
 		_, err := w.TerminateWorkstream(ctx, ann, "s", "top", chat.Steering{})
 		return err
@@ -56,7 +56,7 @@ func TestFilesAreMergedHoweverAWorkstreamEnds(t *testing.T) {
 
 // The files of a workstream that ends after its parent are merged as far as if it had ended
 // before its parent.
-func TestFilesOfWhoEndsLast(t *testing.T) {
+func TestFilesAreMergedWhenTheParentEndsFirst(t *testing.T) {
 	files := &fakeFiles{}
 	w := newWorld(t, Options{Artifacts: files})
 	w.begin("s", chat.NewSession{Agent: "demo"})
@@ -92,7 +92,7 @@ func TestFilesOfWhoEndsLast(t *testing.T) {
 
 // Stopping the main line, or an interactive workstream that rests, ends no
 // workstream and merges nothing.
-func TestAStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {
+func TestStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {
 	files := &fakeFiles{}
 	w := newWorld(t, Options{Artifacts: files})
 	w.begin("s", chat.NewSession{Agent: "demo"})
@@ -110,7 +110,7 @@ func TestAStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {
 }
 
 // The files of a workstream are also merged when its turn fails after too many crashes.
-func TestFilesOfAWorkstreamThatIsGivenUp(t *testing.T) {
+func TestFilesAreMergedAfterTooManyCrashes(t *testing.T) {
 	files := &fakeFiles{}
 	w := newWorld(t, Options{Artifacts: files})
 	w.begin("s", chat.NewSession{Agent: "demo"})

@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestBlockRules(t *testing.T) {
+func TestInvalidPreviewsAreRefused(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
@@ -89,7 +89,7 @@ func TestBlockRules(t *testing.T) {
 }
 
 // A piece that is repeated after its block was finished must not open the block again.
-func TestALatePieceOutsideOfTurns(t *testing.T) {
+func TestLatePieceDoesNotReopenABlock(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
 	show := func(block chat.BlockID, text string) error {
@@ -115,7 +115,7 @@ func TestALatePieceOutsideOfTurns(t *testing.T) {
 	}
 }
 
-func TestABlockBelongsToItsTurn(t *testing.T) {
+func TestTurnCannotUseABlockOutsideOfIt(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
 	// Outside of a turn, as agents do that this server does not run.

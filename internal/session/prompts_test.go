@@ -112,9 +112,9 @@ func TestPromptIsAnsweredOnce(t *testing.T) {
 	}
 }
 
-// TestARetryInTheSameCommit: a retry that arrives before the first answer is stored gets
+// TestAnswerRetriedInTheSameCommitReturnsTheFirstEvent: a retry that arrives before the first answer is stored gets
 // the event of the first answer.
-func TestARetryInTheSameCommit(t *testing.T) {
+func TestAnswerRetriedInTheSameCommitReturnsTheFirstEvent(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
@@ -134,7 +134,7 @@ func TestARetryInTheSameCommit(t *testing.T) {
 	}
 }
 
-func TestRequestIDs(t *testing.T) {
+func TestPromptIDsAreUsedOnce(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	ask := func(request string) chat.Body {
@@ -221,9 +221,9 @@ func TestPromptExpiresAtItsDeadline(t *testing.T) {
 	}
 }
 
-// TestRunClosesPrompts: Run closes a prompt that is asked while Run sleeps, although
+// TestRunClosesPromptsAtTheirDeadline: Run closes a prompt that is asked while Run sleeps, although
 // another session with a due prompt cannot be written.
-func TestRunClosesPrompts(t *testing.T) {
+func TestRunClosesPromptsAtTheirDeadline(t *testing.T) {
 	w := newWorld(t, Options{})
 	bad, id := w.begin("bad"), w.begin("s")
 	w.log.before = func(c *chat.Commit) error {
@@ -247,7 +247,7 @@ func TestRunClosesPrompts(t *testing.T) {
 	w.wantStory(id, "session.started", "agent.input_request", "prompt.closed expired")
 }
 
-func TestAnswersInArraysAndTheirKeys(t *testing.T) {
+func TestAnswersInArraysAreIdempotent(t *testing.T) {
 	w := newWorld(t, Options{})
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w.now.Store(start.UnixMicro())

@@ -10,10 +10,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// TestNoReceiptBeforeCopiesAreGone: while a copy is left, Erase returns unavailable, and
+// TestEraseReturnsNoReceiptWhileACopyIsLeft: while a copy is left, Erase returns unavailable, and
 // no file of the store contains the text. A later call, also in the next process, returns
 // the receipt to the owner and to no other caller.
-func TestNoReceiptBeforeCopiesAreGone(t *testing.T) {
+func TestEraseReturnsNoReceiptWhileACopyIsLeft(t *testing.T) {
 	var left error
 	var told []chat.SessionID
 	w := newWorld(t, Options{Observers: []Observer{{
@@ -76,8 +76,8 @@ func TestRunFinishesErasures(t *testing.T) {
 	}
 }
 
-// TestAnAbandonedEraseGoesOn: an erasure continues after its caller's context has ended.
-func TestAnAbandonedEraseGoesOn(t *testing.T) {
+// TestEraseContinuesAfterItsContextEnds: an erasure continues after its caller's context has ended.
+func TestEraseContinuesAfterItsContextEnds(t *testing.T) {
 	reached, free := make(chan struct{}, 2), make(chan struct{})
 	w := newWorld(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error {
 		reached <- struct{}{}
@@ -110,7 +110,7 @@ func TestAnAbandonedEraseGoesOn(t *testing.T) {
 
 // An erasure that cannot remove old files yet has already erased the session: readers get
 // an error, and observers are called.
-func TestErasedButForOldFiles(t *testing.T) {
+func TestSessionIsErasedWhileOldFilesRemain(t *testing.T) {
 	told := chat.SessionID("")
 	w := newWorld(t, Options{Observers: []Observer{{Erased: func(id chat.SessionID) { told = id }}}})
 	id := w.begin("s")

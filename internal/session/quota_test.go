@@ -205,7 +205,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 }
 
 // While the disk is nearly full, one writer cannot use all of the remaining space.
-func TestScarceDiskIsShared(t *testing.T) {
+func TestNearlyFullDiskIsSharedByWriters(t *testing.T) {
 	scarce := false
 	w := newWorld(t, Options{
 		Quotas: Quotas{Shares: 64}, Scarce: func() (int64, bool) { return 640_000, scarce },

@@ -9,7 +9,7 @@ import (
 
 // A token has access to the sessions of the agents that it may serve, and writes there as
 // that agent. It has no access to other sessions and turns.
-func TestTokensServeTheirAgents(t *testing.T) {
+func TestTokenWritesOnlyAsItsAgents(t *testing.T) {
 	token := func(kind chat.ActorKind, id string, agents ...string) chat.Caller {
 		return chat.Caller{Actor: chat.Actor{Kind: kind, ID: id}, Scopes: []chat.Scope{chat.ScopeAgent}, Agents: agents}
 	}
@@ -21,15 +21,15 @@ func TestTokensServeTheirAgents(t *testing.T) {
 		see    bool   // the session that names the agent demo
 		as     string // the actor of its events there
 	}{
-		"the agent itself":        {token(chat.Agent, "demo"), true, "demo"},
-		"another agent":           {token(chat.Agent, "else"), false, ""},
-		"another one that serves": {token(chat.Agent, "ops", "demo", "b"), true, "ops"},
-		"a user that serves":      {token(chat.User, "ops", "demo"), true, "demo"},
-		"a user that serves all":  {token(chat.User, "ops", chat.AnyAgent), true, "demo"},
-		"one that serves others":  {token(chat.Agent, "demo", "b"), false, ""},
-		"another workspace":       {elsewhere, false, ""},
-		"without the scope":       {chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Scopes: []chat.Scope{chat.ScopeUser}}, false, ""},
-		"nobody":                  {none, false, ""},
+		"the agent itself":                   {token(chat.Agent, "demo"), true, "demo"},
+		"another agent":                      {token(chat.Agent, "else"), false, ""},
+		"another agent that serves it":       {token(chat.Agent, "ops", "demo", "b"), true, "ops"},
+		"a user that serves it":              {token(chat.User, "ops", "demo"), true, "demo"},
+		"a user that serves every agent":     {token(chat.User, "ops", chat.AnyAgent), true, "demo"},
+		"an agent that serves only others":   {token(chat.Agent, "demo", "b"), false, ""},
+		"another workspace":                  {elsewhere, false, ""},
+		"without the scope agent":            {chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Scopes: []chat.Scope{chat.ScopeUser}}, false, ""},
+		"an agent with the name of no agent": {none, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, Options{})
@@ -58,7 +58,7 @@ func TestTokensServeTheirAgents(t *testing.T) {
 
 // A member with the scope agent writes as itself, and not in the turns of an agent that it
 // may not serve.
-func TestMembersDoNotSpeakForAgents(t *testing.T) {
+func TestMemberCannotWriteInTurnsOfAnAgent(t *testing.T) {
 	w := newWorld(t, Options{})
 	member := user("eve", chat.ScopeAgent)
 	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
@@ -91,7 +91,7 @@ func TestMembersDoNotSpeakForAgents(t *testing.T) {
 }
 
 // Only the server sets which agent's sidecar serves a session.
-func TestOnlyTheServerSaysWhoServes(t *testing.T) {
+func TestOnlyTheServerSetsServedBy(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	name := "deployer"

@@ -8,7 +8,7 @@ import (
 )
 
 // The settings of a session approve an agent's request in the same commit.
-func TestSettingsApprove(t *testing.T) {
+func TestSettingsApproveInTheSameCommit(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	if _, err := w.Update(ctx, ann, "s", chat.SessionUpdated{Settings: &chat.Settings{Approvals: chat.ApproveAll}}); err != nil {
@@ -41,7 +41,7 @@ func TestSettingsApprove(t *testing.T) {
 }
 
 // The end of a turn has the acknowledgement of the stop request.
-func TestTheEndOfATurnNamesTheStop(t *testing.T) {
+func TestTurnEndHasTheAcknowledgementOfTheStop(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	w.say("s", "go")

@@ -38,7 +38,7 @@ func toJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-func TestPagesJoin(t *testing.T) {
+func TestPagesTogetherHaveEveryItem(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.busy(id, 30)
@@ -85,7 +85,7 @@ func TestPagesJoin(t *testing.T) {
 
 // A page of large events ends early to bound memory, and the pages together have every
 // item once.
-func TestPagesOfLargeEvents(t *testing.T) {
+func TestPagesOfLargeEventsAreBounded(t *testing.T) {
 	defer func(most int) { windowBytes = most }(windowBytes)
 	windowBytes = 4000
 	w := newWorld(t, Options{})
@@ -116,7 +116,7 @@ func TestPagesOfLargeEvents(t *testing.T) {
 	}
 }
 
-func TestASnapshotAndTheRest(t *testing.T) {
+func TestSnapshotAndLaterEventsGiveTheWholeTranscript(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.busy(id, 5)
@@ -160,7 +160,7 @@ func TestASnapshotAndTheRest(t *testing.T) {
 	}
 }
 
-func TestSearch(t *testing.T) {
+func TestSearchFindsText(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	w.say(id, "Nothing here")

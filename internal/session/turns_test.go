@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestPolicyQueue(t *testing.T) {
+func TestMessageDuringATurnIsQueued(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
@@ -30,7 +30,7 @@ func TestPolicyQueue(t *testing.T) {
 	}
 }
 
-func TestPolicySteer(t *testing.T) {
+func TestMessageDuringATurnSteersIt(t *testing.T) {
 	w := newWorld(t, Options{MaxQueue: 3})
 	id := w.begin("s", chat.NewSession{Policy: chat.Steer})
 	w.say(id, "a")
@@ -56,7 +56,7 @@ func TestPolicySteer(t *testing.T) {
 		"user.message d", "user.message e", "user.message f", "turn.completed done", "turn.started for 7")
 }
 
-func TestPolicyInterrupt(t *testing.T) {
+func TestMessageDuringATurnInterruptsIt(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Policy: chat.Interrupt})
 	w.say(id, "a")
@@ -106,7 +106,7 @@ func TestStopEndsTheTurn(t *testing.T) {
 }
 
 // An agent that this server does not run learns of a stop from the event.
-func TestStopOfAnAgentElsewhere(t *testing.T) {
+func TestStopOfAnAgentThatTheServerDoesNotRun(t *testing.T) {
 	w := newWorld(t, Options{})
 	if _, _, err := w.Create(ctx, ann, chat.NewSession{ID: "s", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestOlderAttemptsAreRefused(t *testing.T) {
 	}
 }
 
-func TestCrashesWithoutProgress(t *testing.T) {
+func TestTurnFailsAfterCrashesWithoutProgress(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
@@ -210,7 +210,7 @@ func TestCrashesWithoutProgress(t *testing.T) {
 	}
 }
 
-func TestAnEndedSessionIsReopened(t *testing.T) {
+func TestMessageReopensAnEndedSession(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
@@ -245,7 +245,7 @@ func TestAnEndedSessionIsReopened(t *testing.T) {
 	w.wantCode(err, chat.Invalid)
 }
 
-func TestATurnCanAlwaysEnd(t *testing.T) {
+func TestTurnWithTheLargestBlockCanEnd(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestWorkstreamDeadlines(t *testing.T) {
+func TestWorkstreamEndsAtItsDeadline(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "w1", DeadlineSeconds: 100})
@@ -66,7 +66,7 @@ func TestDeadlinesPassWhileTheServerIsDown(t *testing.T) {
 
 // After the clock was set back, the timer fires too early; the deadline is still applied at
 // its time.
-func TestATimerThatFiresTooEarly(t *testing.T) {
+func TestEarlyTimerAppliesNoDeadline(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "w1", DeadlineSeconds: 30})
@@ -97,7 +97,7 @@ func TestPausingDoesNotStopTheDeadline(t *testing.T) {
 	})
 }
 
-func TestAnInteractiveOneRestsAndItsClockWithIt(t *testing.T) {
+func TestIdleInteractiveWorkstreamStopsItsClock(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "expert", Interactive: true, DeadlineSeconds: 40})
@@ -147,7 +147,7 @@ func TestAnInteractiveOneRestsAndItsClockWithIt(t *testing.T) {
 	})
 }
 
-func TestACancelHasItsGrace(t *testing.T) {
+func TestCanceledWorkstreamHasAGracePeriod(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		for _, name := range []string{"good", "deaf"} {
@@ -187,7 +187,7 @@ func TestACancelHasItsGrace(t *testing.T) {
 	})
 }
 
-func TestChildrenOfChildren(t *testing.T) {
+func TestParentWaitsForItsChildrenAndEndsThem(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "a"})
@@ -227,7 +227,7 @@ func TestChildrenOfChildren(t *testing.T) {
 	})
 }
 
-func TestAChildAsks(t *testing.T) {
+func TestPromptOfAWorkstreamEndsWithIt(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "w1", DeadlineSeconds: 30})
@@ -257,7 +257,7 @@ func TestAChildAsks(t *testing.T) {
 
 // A line that waits for an interactive child receives an event when the child is stopped,
 // because no other event would follow.
-func TestAStoppedInteractiveChildIsTold(t *testing.T) {
+func TestParentReceivesTheStopOfAnInteractiveChild(t *testing.T) {
 	timed(t, func(t *testing.T, w *clocked) {
 		id := w.begin("s")
 		w.launch(id, chat.Launch{ID: "a"})

@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-func TestALaunchRunsAndWakesItsParent(t *testing.T) {
+func TestResultOfAWorkstreamStartsATurnOfItsParent(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	s := w.launch(id, chat.Launch{ID: "w1", Name: "One", Instruction: "count", ClientID: "k"})
@@ -47,7 +47,7 @@ func TestALaunchRunsAndWakesItsParent(t *testing.T) {
 }
 
 // Crashes are not counted while a turn waits for workstreams; afterwards they are.
-func TestCrashesWhileWorkIsAwaited(t *testing.T) {
+func TestCrashesAreNotCountedWhileWorkstreamsAreAwaited(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
@@ -82,7 +82,7 @@ func TestCrashesWhileWorkIsAwaited(t *testing.T) {
 }
 
 // Crashes are not counted while a workstream is paused.
-func TestCrashesWhilePaused(t *testing.T) {
+func TestCrashesAreNotCountedWhilePaused(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "a"})
@@ -117,7 +117,7 @@ func TestCrashesWhilePaused(t *testing.T) {
 	}
 }
 
-func TestResultsAreHandedToTheRunningTurn(t *testing.T) {
+func TestRunningTurnReceivesResults(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
@@ -146,7 +146,7 @@ func TestResultsAreHandedToTheRunningTurn(t *testing.T) {
 	}
 }
 
-func TestOneTurnHearsOfManyResults(t *testing.T) {
+func TestOneTurnReceivesManyResults(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
@@ -169,7 +169,7 @@ func TestOneTurnHearsOfManyResults(t *testing.T) {
 	}
 }
 
-func TestAllCommandsOfSteering(t *testing.T) {
+func TestEverySteeringCommand(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "w1"})
@@ -206,7 +206,7 @@ func TestAllCommandsOfSteering(t *testing.T) {
 	}
 }
 
-func TestStoppingSomeAndAll(t *testing.T) {
+func TestStopEndsOneLineOrAll(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
@@ -275,7 +275,7 @@ func TestOnlyTheServerWritesStates(t *testing.T) {
 	}
 }
 
-func TestAgentsOfWorkstreams(t *testing.T) {
+func TestAgentOfAWorkstreamMayWorkInIt(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	_, err := w.Launch(ctx, ann, id, chat.Launch{ID: "w1", Instruction: "work"})
@@ -293,7 +293,7 @@ func TestAgentsOfWorkstreams(t *testing.T) {
 	}
 }
 
-func TestAMessageThatWaitsKeepsAWorkstreamGoing(t *testing.T) {
+func TestQueuedMessageContinuesAWorkstream(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "w1"})
@@ -310,7 +310,7 @@ func TestAMessageThatWaitsKeepsAWorkstreamGoing(t *testing.T) {
 	w.wantCode(err, chat.Conflict)
 }
 
-func TestEveryAnswerOfAnInteractiveOneIsTold(t *testing.T) {
+func TestParentReceivesEveryAnswerOfAnInteractiveWorkstream(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	w.launch(id, chat.Launch{ID: "w1", Interactive: true, Agent: "demo"})
