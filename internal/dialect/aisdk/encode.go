@@ -41,6 +41,7 @@ type run struct {
 	blocks  map[chat.BlockID]*block
 	open    []*block // blocks with a text part that has not ended, in order
 	calls   map[string]*call
+	called  int       // the number of calls so far
 	prompts []*prompt // asked and not ended, in order
 	said    map[chat.Seq]*chat.Event
 	work    map[string]*workView
@@ -62,6 +63,7 @@ type block struct {
 type call struct {
 	tool    string
 	input   json.RawMessage
+	number  int      // in the order of the calls
 	message chat.Seq // the message that has the part
 	dynamic bool
 	done    bool // it has its output
@@ -116,7 +118,7 @@ func (r *run) take(e *chat.Entry) ([]step, error) {
 	return r.steps, nil
 }
 
-// event takes a stored event. Every entry ends with a step, also an empty one.
+// event shows a stored event. A prompt ends the segment, also if it adds no chunks.
 func (r *run) event(e *chat.Event) {
 	asks := r.prompt(e)
 	switch {
@@ -303,14 +305,15 @@ func (r *run) tool(id, name string, input json.RawMessage, client bool) {
 	}
 	r.part()
 	// A static part, tool-NAME, is what pages declare for the tools that they run.
-	r.calls[id] = &call{tool: name, input: input, message: r.at.message, dynamic: !client}
+	r.called++
+	r.calls[id] = &call{tool: name, input: input, number: r.called, message: r.at.message, dynamic: !client}
 	r.emit(chunk{typ: chunkToolInput, call: id, tool: name, raw: input, executed: !client, dynamic: !client})
 }
 
 // result shows the output of a call.
 func (r *run) result(id, tool string, c chunk) {
 	if id == "" {
-		id = r.unnamed(tool)
+		id = r.oldestCall(tool)
 	}
 	known := r.calls[id]
 	switch {
@@ -326,10 +329,11 @@ func (r *run) result(id, tool string, c chunk) {
 	r.newStep = true
 }
 
-// unnamed returns the newest call of a tool that waits for its result.
-func (r *run) unnamed(tool string) (id string) {
+// oldestCall returns the first call of a tool that waits for its result. A result without a call id belongs to it, as in
+// [chat.Transcript].
+func (r *run) oldestCall(tool string) (id string) {
 	for k, c := range r.calls {
-		if c.tool == tool && !c.done && k > id {
+		if c.tool == tool && !c.done && (id == "" || c.number < r.calls[id].number) {
 			id = k
 		}
 	}

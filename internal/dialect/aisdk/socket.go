@@ -14,13 +14,13 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// maxRequests bounds the responses that one socket has at once.
+// maxRequests is the number of responses that one socket may have at once.
 const maxRequests = 64
 
-// Limits of sockets whose client has not authenticated. The first frame may repeat a long conversation.
+// Limits of sockets that have not authenticated yet. The frame that has the credential may also have a long conversation.
 const (
 	maxUnauthenticatedFrame = 1 << 20 // bytes
-	maxUnauthenticated      = 256     // sockets; wire bounds them per address, too
+	maxUnauthenticated      = 256     // sockets; wire.AuthLimit also limits those of one address
 )
 
 var errAuthTimeout = errors.New("no authentication in time: send headers.authorization with a frame")

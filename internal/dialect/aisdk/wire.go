@@ -42,7 +42,7 @@ const (
 	dataNotification = "data-notification"
 )
 
-// Values of finishReason. Version 7 has more, which end the stream of older clients.
+// Values of finishReason. Version 7 has more values, which are not used: older clients fail on them.
 const (
 	finishStop  = "stop"
 	finishTools = "tool-calls"
@@ -57,8 +57,8 @@ const (
 	toolApprove    = "approve_call" // an approval, for clients of version 5
 )
 
-// chunk is one chunk of a response. Which fields are used depends on its type. Clients refuse null for a field that they
-// know, and older ones unknown fields, so a field without a value is left out.
+// chunk is one chunk of a response. Its type determines which fields are sent. A field without a value is not sent:
+// clients refuse null in a field that they know, and older versions refuse fields that they do not know.
 type chunk struct {
 	typ       string
 	id        string          // of a text or data part; the message's id in start

@@ -21,7 +21,8 @@
 //	                                  session.completed) with the message in its payload; chunks become previews
 //	UserInput                         the answer to the prompt that it names or that is open, else user.message;
 //	                                  client_message_id is the client_id; to a workstream workstream.message
-//	Stop                              turn.stop_requested with the ack; vertesia.stopped when no turn runs
+//	Stop                              turn.stop_requested; the turn.completed that follows has the ack. vertesia.stopped has the
+//	                                  ack if no turn runs, if another stop came first, or if its id is too long for the turn
 //	FileUploaded, FileRemoved         vertesia.files with all attachments; the next message has the new ones
 //	FileBatchClosed                   user.message "[Files Ready]", once per batch, and vertesia.files
 //	ModelConfigChanged, McpConfig…,   session.updated: the settings of the session, and metadata.vertesia

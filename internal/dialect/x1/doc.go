@@ -15,7 +15,8 @@
 //
 // and comes back once, like every stored event of every dialect:
 //
-//	Published  the session layer calls it after the commit; it only queues (projector.go)
+//	Published  package session calls this observer after each commit and preview; the events
+//	           are put into the queue of the projector (projector.go)
 //	projector  encodes it (encode.go, size.go) and publishes it on events for viewers and on
 //	           archive for JetStream, the same bytes, in the order of sequence (publish.go).
 //	           The archive confirms each batch. If it does not, if NATS was disconnected or
