@@ -212,11 +212,11 @@ func (v *testCaller) problem(r *wire.Route, ex *example, code int, body string) 
 	if refused := v.class == unknown || v.class == stranger && ex.named; !refused || method == "HEAD" {
 		return ""
 	}
-	return formProblem(r.Dialect, body)
+	return errorProblem(r.Dialect, body)
 }
 
-// formProblem returns how an error differs from the form of a dialect, or "".
-func formProblem(dialect, body string) string {
+// errorProblem returns how an error differs from the format of a dialect, or "".
+func errorProblem(dialect, body string) string {
 	if dialect == "aisdk" { // pages show the body to people
 		if body == "" || strings.HasPrefix(body, "{") {
 			return "the error is not a sentence"
@@ -243,10 +243,10 @@ func formProblem(dialect, body string) string {
 	case "nemo": // clients of OpenAI read error
 		ok = len(e.Detail) > 0 || len(e.Error) > 0
 	default:
-		return fmt.Sprintf("the form of errors of the dialect %q is unknown: add it to formProblem", dialect)
+		return fmt.Sprintf("the error format of the dialect %q is unknown: add it to errorProblem", dialect)
 	}
 	if !ok {
-		return "the error does not have the form of the dialect " + dialect
+		return "the error does not have the format of the dialect " + dialect
 	}
 	return ""
 }
