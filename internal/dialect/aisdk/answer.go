@@ -118,7 +118,7 @@ func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionI
 			return nil, err
 		}
 		before := len(r.prompts)
-		r.steps = r.steps[:0]
+		r.added = r.added[:0]
 		r.event(&e)
 		if len(r.prompts) > before {
 			all = append(all, &asked{prompt: *r.prompts[before], open: true})
@@ -167,7 +167,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, c chat.Caller, id chat.SessionI
 			return t, chat.ReasonOf(err) == chat.PromptEnded, err
 		}
 	}
-	t.at = place{last.at.message, last.at.segment + 1}
+	t.at = segment{last.at.message, last.at.index + 1}
 	t.run = runID(turn.Turn, t.at)
 	for _, p := range all {
 		if p == last {

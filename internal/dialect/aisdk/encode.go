@@ -12,15 +12,15 @@ import (
 // via marks events that came through this dialect.
 const via = "aisdk"
 
-// place is a segment of an assistant message; see the package comment.
-type place struct {
+// segment names a segment of an assistant message; see the package comment.
+type segment struct {
 	message chat.Seq // the event by which the turn took up a message of the page; 0 is the first message of the turn
-	segment int
+	index   int
 }
 
-// step is what an entry adds to the chunks of a turn.
-type step struct {
-	at     place
+// addition has the chunks that an entry adds to a segment of a turn.
+type addition struct {
+	at     segment
 	chunks []chunk
 	asks   bool // the segment ends behind these chunks, because the agent waits for an answer
 }
@@ -32,7 +32,7 @@ type run struct {
 	agent   string
 	legacy  bool // for version 5, which has no approvals
 
-	at    place
+	at    segment
 	ended bool // turn.completed was taken
 
 	inStep  bool // start-step was sent in this message
@@ -47,7 +47,7 @@ type run struct {
 	work    map[string]*workView
 	usage   chat.Usage
 
-	steps []step
+	added []addition
 	out   []chunk // of the present entry
 }
 
@@ -72,7 +72,7 @@ type call struct {
 // prompt is a prompt that was shown.
 type prompt struct {
 	chat.Prompt
-	at place
+	at segment
 }
 
 func newRun(legacy bool) *run {
@@ -98,8 +98,8 @@ func (r *run) start(message chat.Seq) chunk {
 }
 
 // take returns what an entry adds. The result is valid until the next call.
-func (r *run) take(e *chat.Entry) ([]step, error) {
-	r.steps, r.out = r.steps[:0], nil
+func (r *run) take(e *chat.Entry) ([]addition, error) {
+	r.added, r.out = r.added[:0], nil
 	if r.ended {
 		return nil, nil
 	}
@@ -108,14 +108,14 @@ func (r *run) take(e *chat.Entry) ([]step, error) {
 			r.piece(p.Block, p.Kind == chat.ThinkingBlock, p.Offset, p.Text)
 		}
 		r.flush(false)
-		return r.steps, nil
+		return r.added, nil
 	}
 	ev, err := e.Fact.Event()
 	if err != nil {
 		return nil, err
 	}
 	r.event(&ev)
-	return r.steps, nil
+	return r.added, nil
 }
 
 // event shows a stored event. A prompt ends the segment, also if it adds no chunks.
@@ -136,10 +136,10 @@ func (r *run) flush(asks bool) {
 	if len(r.out) == 0 && !asks {
 		return
 	}
-	r.steps = append(r.steps, step{at: r.at, chunks: r.out, asks: asks})
+	r.added = append(r.added, addition{at: r.at, chunks: r.out, asks: asks})
 	r.out = nil
 	if asks {
-		r.at.segment++
+		r.at.index++
 	}
 }
 
@@ -162,7 +162,7 @@ func (r *run) part() {
 func (r *run) follow(taken chat.Seq) {
 	r.endTexts()
 	r.flush(false)
-	r.at = place{message: taken}
+	r.at = segment{message: taken}
 	r.inStep, r.newStep = false, true
 }
 

@@ -30,7 +30,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			r.steps = r.steps[:0]
+			r.added = r.added[:0]
 			r.event(&before)
 		}
 	}
@@ -38,7 +38,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		start := r.start(0)
 		out = append(out, start.append(nil))
 	}
-	for _, s := range r.steps {
+	for _, s := range r.added {
 		for i := range s.chunks {
 			out = append(out, s.chunks[i].append(nil))
 		}

@@ -14,7 +14,7 @@ type target struct {
 	turn    chat.Seq // of turn.started; 0 while the message waits for its turn
 	waits   chat.Seq // that message
 	run     string   // the id of the segment
-	at      place
+	at      segment
 	whole   bool // the newest message of the turn, from its start on
 	nothing bool // an empty response, because another question of the page's message is open
 	skip    int  // the client has this many chunks
@@ -146,15 +146,15 @@ func newSelector(t *target) *selector { return &selector{t: t, run: newRun(t.leg
 
 // take takes an entry of the turn.
 func (s *selector) take(e *chat.Entry) error {
-	steps, err := s.run.take(e)
+	added, err := s.run.take(e)
 	if err != nil {
 		return err
 	}
-	for i := range steps {
+	for i := range added {
 		if s.done {
 			break
 		}
-		s.step(&steps[i])
+		s.add(&added[i])
 	}
 	if !s.done {
 		s.reached()
@@ -165,21 +165,22 @@ func (s *selector) take(e *chat.Entry) error {
 	return nil
 }
 
-func (s *selector) step(st *step) {
-	if s.t.whole && st.at.message != s.t.at.message {
-		s.moved(st.at.message)
+// add shows an addition if it belongs to the response.
+func (s *selector) add(a *addition) {
+	if s.t.whole && a.at.message != s.t.at.message {
+		s.moved(a.at.message)
 	}
 	if s.done {
 		return
 	}
-	if s.t.whole && st.at.message != s.t.at.message || !s.t.whole && st.at != s.t.at {
+	if s.t.whole && a.at.message != s.t.at.message || !s.t.whole && a.at != s.t.at {
 		return
 	}
 	s.begin()
-	s.out = append(s.out, st.chunks...)
-	if n := len(st.chunks); n > 0 && st.chunks[n-1].typ == chunkFinish {
+	s.out = append(s.out, a.chunks...)
+	if n := len(a.chunks); n > 0 && a.chunks[n-1].typ == chunkFinish {
 		s.done = true
-	} else if st.asks && (!s.t.whole || s.live) {
+	} else if a.asks && (!s.t.whole || s.live) {
 		s.finish(finishTools)
 	}
 }
@@ -190,7 +191,7 @@ func (s *selector) moved(message chat.Seq) {
 		s.finish(finishStop)
 		return
 	}
-	s.t.at, s.out, s.started = place{message: message}, s.out[:0], false
+	s.t.at, s.out, s.started = segment{message: message}, s.out[:0], false
 }
 
 // reached sends start as soon as the run is at the target, and ends the response when the run is beyond it.
@@ -204,7 +205,7 @@ func (s *selector) reached() {
 		if s.t.nothing {
 			s.finish(finishTools)
 		}
-	case at.message > s.t.at.message || at.message == s.t.at.message && at.segment > s.t.at.segment:
+	case at.message > s.t.at.message || at.message == s.t.at.message && at.index > s.t.at.index:
 		s.finish(finishStop)
 	}
 }

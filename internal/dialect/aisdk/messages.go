@@ -171,11 +171,11 @@ func (l *listing) take(e *chat.Event) {
 	if l.run == nil {
 		return
 	}
-	l.run.steps = l.run.steps[:0]
+	l.run.added = l.run.added[:0]
 	if !l.run.ended {
 		l.run.event(e)
 	}
-	for _, s := range l.run.steps {
+	for _, s := range l.run.added {
 		m := l.current[s.at.message]
 		if m == nil {
 			m = &uiMessage{ID: messageID(l.run.turn, s.at.message), Role: roleAssistant}

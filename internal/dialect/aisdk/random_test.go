@@ -236,11 +236,11 @@ func selected(t *testing.T, l *randomLog, tg target, late bool) []chunk {
 	return append(out, s.ready()...)
 }
 
-// places returns the segments of a turn.
-func places(t *testing.T, l *randomLog, legacy bool) (all []place) {
+// segments returns the segments of a turn.
+func segments(t *testing.T, l *randomLog, legacy bool) (all []segment) {
 	t.Helper()
 	r := newRun(legacy)
-	all = []place{{}}
+	all = []segment{{}}
 	for i := range l.entries {
 		if _, err := r.take(&l.entries[i]); err != nil {
 			t.Fatal(err)
@@ -262,12 +262,12 @@ func encoded(chunks []chunk) (out []json.RawMessage) {
 // sample is a turn for the npm verifier.
 type sample struct {
 	Legacy   bool              `json:"legacy"`
-	Segments []segment         `json:"segments"`
+	Segments []segmentChunks   `json:"segments"`
 	Whole    []json.RawMessage `json:"whole"` // as a page gets it that resumes at the end
 	List     json.RawMessage   `json:"list"`
 }
 
-type segment struct {
+type segmentChunks struct {
 	Message chat.Seq          `json:"message"`
 	Chunks  []json.RawMessage `json:"chunks"`
 }
@@ -289,7 +289,7 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 	for seed := range uint64(300) {
 		legacy := seed%4 == 0
 		l := newRandomLog(seed)
-		all := places(t, l, legacy)
+		all := segments(t, l, legacy)
 		out := sample{Legacy: legacy}
 		live := &uiMessage{Role: roleAssistant}
 		for _, at := range all {
@@ -305,13 +305,13 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 					t.Fatalf("seed %d, %v: from %d on there are %d of %d chunks", seed, at, n, len(rest), len(chunks))
 				}
 			}
-			if at.segment == 0 {
+			if at.index == 0 {
 				live = &uiMessage{Role: roleAssistant}
 			}
 			for _, c := range chunks {
 				live.add(c)
 			}
-			out.Segments = append(out.Segments, segment{at.message, encoded(chunks)})
+			out.Segments = append(out.Segments, segmentChunks{at.message, encoded(chunks)})
 		}
 		whole := selected(t, l, target{whole: true, legacy: legacy}, true)
 		replayed := &uiMessage{Role: roleAssistant}

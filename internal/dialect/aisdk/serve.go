@@ -85,12 +85,12 @@ func New(opt Options) *Dialect {
 	return &Dialect{
 		opt: opt, log: log,
 		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout),
-		http:            &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
+		http:            &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 	}
 }
 
-// errorForm is the form of errors: one sentence, which the page shows as it is.
-func errorForm(err error, _ http.Header) (int, any) {
+// encodeError is the [edge.ErrorEncoder]. The body is one sentence, which the page shows as it is.
+func encodeError(err error, _ http.Header) (int, any) {
 	e := chat.Public(err)
 	return edge.Status(e.Code), edge.Text(e.Msg)
 }
@@ -292,23 +292,23 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string) (*targe
 }
 
 // runID is the id of a segment.
-func runID(turn chat.TurnID, at place) string {
+func runID(turn chat.TurnID, at segment) string {
 	id := messageID(turn, at.message)
-	if at.segment > 0 {
-		id += "." + strconv.Itoa(at.segment)
+	if at.index > 0 {
+		id += "." + strconv.Itoa(at.index)
 	}
 	return id
 }
 
 // parseRun reads the id of a segment or of an assistant message.
-func parseRun(id string) (turn chat.TurnID, at place, ok bool) {
-	id, segment, cut := strings.Cut(id, ".")
+func parseRun(id string) (turn chat.TurnID, at segment, ok bool) {
+	id, index, cut := strings.Cut(id, ".")
 	if cut {
-		n, err := strconv.ParseUint(segment, 10, 31)
+		n, err := strconv.ParseUint(index, 10, 31)
 		if err != nil {
 			return "", at, false
 		}
-		at.segment = int(n)
+		at.index = int(n)
 	}
 	id, message, cut := strings.Cut(id, "~")
 	if cut {
