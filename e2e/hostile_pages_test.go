@@ -33,11 +33,11 @@ func checkSentence(t *testing.T, what, path string, code int, body string) {
 	t.Helper()
 	text := body
 	if !strings.HasPrefix(path, "/api/chat") {
-		var form struct{ Error, Message string }
-		if err := json.Unmarshal([]byte(body), &form); err != nil || form.Error == "" {
-			t.Errorf("%s: the form of the refusal is %s", what, clip(body))
+		var refusal struct{ Error, Message string }
+		if err := json.Unmarshal([]byte(body), &refusal); err != nil || refusal.Error == "" {
+			t.Errorf("%s: the refusal is %s", what, clip(body))
 		}
-		text = form.Message
+		text = refusal.Message
 	} else if strings.HasPrefix(text, "{") {
 		t.Errorf("%s: the refusal is JSON: %s", what, clip(body))
 	}

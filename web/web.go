@@ -124,16 +124,16 @@ func serve(w http.ResponseWriter, r *http.Request, dist fs.FS, name string) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Vary", "Accept-Encoding")
-	for _, form := range []struct{ encoding, ending string }{{"br", ".br"}, {"gzip", ".gz"}, {"", ""}} {
-		if form.encoding != "" && !accepts(r, form.encoding) {
+	for _, stored := range []struct{ encoding, ending string }{{"br", ".br"}, {"gzip", ".gz"}, {"", ""}} {
+		if stored.encoding != "" && !accepts(r, stored.encoding) {
 			continue
 		}
-		body, err := fs.ReadFile(dist, name+form.ending)
+		body, err := fs.ReadFile(dist, name+stored.ending)
 		if err != nil {
 			continue
 		}
-		if form.encoding != "" {
-			h.Set("Content-Encoding", form.encoding)
+		if stored.encoding != "" {
+			h.Set("Content-Encoding", stored.encoding)
 		}
 		h.Set("Content-Type", mediaType(name))
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))

@@ -13,7 +13,7 @@ import (
 
 // mountConsole adds the web pages and their routes: the embedded frame, pages that agents made, and images of other sites.
 func (p *parley) mountConsole() {
-	opt := web.Options{Dialects: slices.Sorted(maps.Keys(p.forms)), Images: true, Frames: p.cfg.AllowOrigin, Trace: p.cfg.TraceURL}
+	opt := web.Options{Dialects: slices.Sorted(maps.Keys(p.encoders)), Images: true, Frames: p.cfg.AllowOrigin, Trace: p.cfg.TraceURL}
 	if p.auth.Open() {
 		// The pages that may call an open server may also embed it.
 		opt.Frames = append([]string{"http://127.0.0.1:*", "http://localhost:*"}, opt.Frames...)

@@ -38,16 +38,16 @@ type dialect struct {
 // endpoint is what a dialect adds to the server.
 type endpoint struct {
 	routes []wire.Route
-	as     eventForm                   // shows an event in the form of the dialect; nil when there is none
+	as     eventEncoder                // nil if the dialect does not show single events
 	run    func(context.Context) error // runs until its context ends; an error ends the server; may be nil
 }
 
-// eventForm converts an event to the form of a dialect.
-type eventForm = func(context.Context, chat.Fact) (any, error)
+// eventEncoder returns an event as a client of the dialect would receive it, for the inspector.
+type eventEncoder = func(context.Context, chat.Fact) (any, error)
 
 func (p *parley) openNative() (endpoint, error) {
 	d := native.New(native.Options{
-		As:    p.forms,
+		As:    p.encoders,
 		Audit: p.reportRequest, AuditLog: p.listAudit,
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns,
 		Agents: p.listAgents, Builtin: p.agents.Builtin,
@@ -111,7 +111,7 @@ func (p *parley) openAISDK() (endpoint, error) {
 	return endpoint{routes: d.Routes(), as: d.As}, nil
 }
 
-// messages lists a session in the form in which a model receives it, for the native dialect.
+// messages lists a session as a model receives it, for the native dialect.
 func (p *parley) messages(ctx context.Context, c chat.Caller, id chat.SessionID, q native.MessageQuery) (any, error) {
 	return llm.List(ctx, llm.SessionLog{Sessions: p.sessions, Caller: c, ID: id}, llm.Query{
 		Options: llm.Options{Workstream: q.Workstream},

@@ -57,7 +57,7 @@ type parley struct {
 
 	server   *server.Server
 	conns    *wire.Conns
-	forms    map[string]eventForm          // by dialect
+	encoders map[string]eventEncoder       // by dialect
 	runs     []func(context.Context) error // of the dialects
 	images   *proxy.Images
 	grants   *grant.Service               // grants and shares
@@ -80,7 +80,7 @@ type parley struct {
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
 	p = &parley{
 		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}),
-		forms: map[string]eventForm{},
+		encoders: map[string]eventEncoder{},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
 		}},
@@ -202,7 +202,7 @@ func (p *parley) openServer() error {
 		}
 		p.mount(e.routes)
 		if e.as != nil {
-			p.forms[d.name] = e.as
+			p.encoders[d.name] = e.as
 		}
 		if e.run != nil {
 			p.runs = append(p.runs, e.run)

@@ -132,7 +132,7 @@ func TestEveryCodeHasAStatus(t *testing.T) {
 func TestFormOfPlainText(t *testing.T) {
 	var log strings.Builder
 	x := toolkit(&log)
-	x.Form = func(err error, _ http.Header) (int, any) { return Status(chat.CodeOf(err)), Text(chat.Public(err).Msg) }
+	x.EncodeError = func(err error, _ http.Header) (int, any) { return Status(chat.CodeOf(err)), Text(chat.Public(err).Msg) }
 	r := httptest.NewRequest("POST", "/", nil)
 	r.Header.Set("Authorization", "Bearer x")
 	w := httptest.NewRecorder()

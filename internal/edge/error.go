@@ -6,7 +6,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Status is the HTTP status for a code. A dialect whose clients expect another status sets it in its [Form].
+// Status is the HTTP status for a code. A dialect whose clients expect another status sets it in its [ErrorEncoder].
 func Status(code chat.Code) int {
 	switch code {
 	case chat.Invalid:
@@ -42,12 +42,12 @@ func SetErrorHeaders(h http.Header, e *chat.Error) {
 	}
 }
 
-// Error is the body of an error in the native form.
+// Error is the body of an error in the native API.
 type Error struct {
 	Error ErrorInfo `json:"error"`
 }
 
-// ErrorInfo is what the native form says about an error.
+// ErrorInfo describes an error in the native API.
 type ErrorInfo struct {
 	Code    chat.Code      `json:"code"`
 	Reason  chat.Reason    `json:"reason,omitempty"` // for programs, where the code is not precise enough
@@ -65,7 +65,7 @@ func InfoOf(err error) ErrorInfo {
 	return info
 }
 
-// Native is the [Form] of the native API: {"error":{"code","message","details"}}.
+// Native is the [ErrorEncoder] of the native API: {"error":{"code","message","details"}}.
 func Native(err error, _ http.Header) (status int, body any) {
 	return Status(chat.CodeOf(err)), Error{InfoOf(err)}
 }

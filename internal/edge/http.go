@@ -18,21 +18,20 @@ const DefaultMaxBody = 8 << 20
 // Handler does the work of a route. The error that it returns becomes the answer, so it must not have answered before.
 type Handler func(w http.ResponseWriter, r *http.Request, c chat.Caller) error
 
-// Form gives an error the form of a dialect: the status and the body, which is written as JSON unless it is a [Text]. It may
-// set headers.
-// Retry-After and WWW-Authenticate are set already.
-type Form func(err error, h http.Header) (status int, body any)
+// ErrorEncoder returns the status and the body of an error in the format of a dialect. The body is written as JSON unless it
+// is a [Text]. The function may set headers; Retry-After and WWW-Authenticate are set already.
+type ErrorEncoder func(err error, h http.Header) (status int, body any)
 
 // Text is a body that is written as plain text, for clients that show it to people as it is.
 type Text string
 
 // HTTP answers the requests of one dialect.
 type HTTP struct {
-	Dialect string                                   // for metrics and logs
-	Caller  func(*http.Request) (chat.Caller, error) // authenticates the request
-	MaxBody int64                                    // bytes of a JSON body; 0 means DefaultMaxBody
-	Form    Form                                     // of errors; nil means Native
-	Log     *slog.Logger
+	Dialect     string                                   // for metrics and logs
+	Caller      func(*http.Request) (chat.Caller, error) // authenticates the request
+	MaxBody     int64                                    // bytes of a JSON body; 0 means DefaultMaxBody
+	EncodeError ErrorEncoder                             // nil means Native
+	Log         *slog.Logger
 }
 
 // Route is a route of the dialect for authenticated callers.
@@ -72,11 +71,11 @@ func (x *HTTP) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		x.Log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)
 	}
 	SetErrorHeaders(w.Header(), e)
-	form := x.Form
-	if form == nil {
-		form = Native
+	encode := x.EncodeError
+	if encode == nil {
+		encode = Native
 	}
-	status, body := form(err, w.Header())
+	status, body := encode(err, w.Header())
 	if text, ok := body.(Text); ok {
 		send(w, r, status, "text/plain; charset=utf-8", []byte(text))
 		return

@@ -198,17 +198,17 @@ func TestAnEndpointThatDoesNotStream(t *testing.T) {
 }
 
 func TestModelsInAnotherFormAreNoFault(t *testing.T) {
-	for form, well := range map[string]bool{`[{"name":"scripted"}]`: true, `<html>`: true, "": false} {
+	for list, well := range map[string]bool{`[{"name":"scripted"}]`: true, `<html>`: true, "": false} {
 		endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if form == "" {
+			if list == "" {
 				panic(http.ErrAbortHandler)
 			}
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, form)
+			_, _ = io.WriteString(w, list)
 		}))
 		w := newServer(t, model.Options{Endpoint: endpoint.URL + "/v1"}, nil)
 		if err := w.agent.Probe(w.ctx()); (err == nil) != well {
-			t.Errorf("an endpoint that lists its models as %q: %v", form, err)
+			t.Errorf("an endpoint that lists its models as %q: %v", list, err)
 		}
 		endpoint.Close()
 	}

@@ -79,7 +79,7 @@ func toolPromptBody(params json.RawMessage) chat.Body {
 		Question string   `json:"question"`
 		Options  []string `json:"options"`
 	}
-	_ = json.Unmarshal(params, &p) // parameters of another form are shown as they are
+	_ = json.Unmarshal(params, &p) // other parameters are shown as they are
 	if p.Question == "" {
 		p.Question = string(params)
 	}
@@ -111,35 +111,35 @@ func (u *aguiRun) interrupt(in *aguiInterrupt) promptRequest {
 		q.body = chat.AgentApprovalRequest{Text: text, Timeout: seconds, Calls: []chat.ApprovalCall{{CallID: c.CallID, Tool: c.Tool, Params: c.Params}}}
 		return q
 	}
-	form := parseForm(in.Schema)
-	body := choice(text, form.options)
-	if form.boolean {
+	answer := parseAnswerSchema(in.Schema)
+	body := choice(text, answer.options)
+	if answer.boolean {
 		body.InputType = chat.InputBinary
 		body.Options = []chat.Option{{ID: "yes", Label: "Yes", Value: "yes"}, {ID: "no", Label: "No", Value: "no"}}
 	}
 	body.Timeout, q.body = seconds, body
-	q.id += "\n" + form.encode()
+	q.id += "\n" + answer.encode()
 	return q
 }
 
-// form is the form of the answer to an interrupt.
-type form struct {
+// answerSchema describes the answer to an interrupt.
+type answerSchema struct {
 	field   string // the answer is an object with this one field; "" is a plain value
 	boolean bool   // the value is true or false
 	options []string
 }
 
-// encode writes a form into the id of a prompt; formPayload reads it.
-func (f form) encode() string {
-	if f.boolean {
-		return "yes " + f.field
+// encode writes the schema into the id of a prompt; answerPayload reads it.
+func (s answerSchema) encode() string {
+	if s.boolean {
+		return "yes " + s.field
 	}
-	return "text " + f.field
+	return "text " + s.field
 }
 
-// parseForm reads a JSON Schema that asks for one value. Any other schema gives the
-// form of a plain text.
-func parseForm(schema json.RawMessage) form {
+// parseAnswerSchema reads a JSON Schema that asks for one value. Any other schema asks for
+// plain text.
+func parseAnswerSchema(schema json.RawMessage) answerSchema {
 	type node struct {
 		Type       string                     `json:"type"`
 		Enum       []any                      `json:"enum"`
@@ -148,9 +148,9 @@ func parseForm(schema json.RawMessage) form {
 	}
 	var n node
 	if json.Unmarshal(schema, &n) != nil {
-		return form{}
+		return answerSchema{}
 	}
-	f := form{}
+	out := answerSchema{}
 	if n.Type == "object" || len(n.Properties) > 0 {
 		name := ""
 		switch {
@@ -162,18 +162,18 @@ func parseForm(schema json.RawMessage) form {
 		}
 		raw, ok := n.Properties[name]
 		if !ok {
-			return form{}
+			return answerSchema{}
 		}
-		f.field, n = name, node{}
-		_ = json.Unmarshal(raw, &n) // a property of another form accepts any text
+		out.field, n = name, node{}
+		_ = json.Unmarshal(raw, &n) // a property with another schema accepts any text
 	}
-	f.boolean = n.Type == "boolean"
+	out.boolean = n.Type == "boolean"
 	for _, e := range n.Enum {
 		if s, ok := e.(string); ok {
-			f.options = append(f.options, s)
+			out.options = append(out.options, s)
 		}
 	}
-	return f
+	return out
 }
 
 // resume stores the answers to calls of ask_person as their results, and returns
@@ -197,13 +197,13 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 		if strings.HasPrefix(one.id, graphPromptID) {
 			continue // sent by graphResume
 		}
-		id, form, _ := strings.Cut(strings.TrimPrefix(one.id, interruptPrompt), "\n")
+		id, schema, _ := strings.Cut(strings.TrimPrefix(one.id, interruptPrompt), "\n")
 		entry := map[string]any{"interruptId": id, "status": "resolved"}
 		switch b := one.body.(type) {
 		case chat.UserApprovalResponse:
 			entry["payload"] = approvalPayload(b)
 		case chat.UserInputResponse:
-			entry["payload"] = formPayload(form, answerText(b))
+			entry["payload"] = answerPayload(schema, answerText(b))
 		default:
 			entry["status"] = "cancelled"
 		}
@@ -229,9 +229,9 @@ func approvalPayload(b chat.UserApprovalResponse) map[string]any {
 	return out
 }
 
-// formPayload is an answer in an encoded form.
-func formPayload(form, text string) any {
-	kind, field, _ := strings.Cut(form, " ")
+// answerPayload is an answer according to an encoded schema.
+func answerPayload(schema, text string) any {
+	kind, field, _ := strings.Cut(schema, " ")
 	var v any = text
 	if kind == "yes" {
 		v = text == "yes"

@@ -37,13 +37,13 @@ func FuzzSteps(f *testing.F) {
 	})
 }
 
-// FuzzForm: any schema gives a form whose answers are JSON.
-func FuzzForm(f *testing.F) {
+// FuzzAnswerSchema: with any schema the answers are JSON.
+func FuzzAnswerSchema(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`, "yes")
 	f.Add(`{"enum":["a","b"]}`, "a")
 	f.Add(`{"type":"object","required":["x"],"properties":{"x":{}}}`, `{"a":1}`)
 	f.Fuzz(func(t *testing.T, schema, text string) {
-		if _, err := json.Marshal(formPayload(parseForm(json.RawMessage(schema)).encode(), text)); err != nil {
+		if _, err := json.Marshal(answerPayload(parseAnswerSchema(json.RawMessage(schema)).encode(), text)); err != nil {
 			t.Fatal(err)
 		}
 	})

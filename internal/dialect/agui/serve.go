@@ -84,12 +84,12 @@ func New(opt Options) *Dialect {
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
 		opt: opt, log: log, seed: maphash.MakeSeed(),
-		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
+		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 	}
 }
 
-// errorForm is the form of errors: pages show HTTP and the body.
-func errorForm(err error, _ http.Header) (int, any) {
+// encodeError is the [edge.ErrorEncoder]. Pages show the status and the body.
+func encodeError(err error, _ http.Header) (int, any) {
 	e := chat.Public(err)
 	return edge.Status(e.Code), errorBody{Error: string(e.Code), Message: e.Msg}
 }

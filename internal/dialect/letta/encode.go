@@ -35,8 +35,8 @@ type errorBody struct {
 	Error   any     `json:"error,omitempty"`
 }
 
-// errorForm is the form of errors; see [edge.Form].
-func errorForm(err error, h http.Header) (int, any) {
+// encodeError is the [edge.ErrorEncoder].
+func encodeError(err error, h http.Header) (int, any) {
 	e := chat.Public(err)
 	status, body := edge.Status(e.Code), errorBody{Detail: e.Msg}
 	switch e.Code {

@@ -92,7 +92,7 @@ func New(opt Options) *Dialect {
 	log := opt.Logger.With("dialect", via)
 	d := &Dialect{
 		opt: opt, log: log,
-		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: log},
+		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 		callbacks: make(chan pendingCallback, maxCallbacks),
 	}
 	d.sets = d.newSets()

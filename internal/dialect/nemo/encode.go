@@ -122,7 +122,7 @@ func (e *encoder) appendEnd(dst []byte, t *turn, id string, outcome chat.Outcome
 
 func (e *encoder) appendError(dst []byte, t *turn, id string, problem errorContent, at chat.At) []byte {
 	h := e.head(typeError, t, id, at)
-	h.Content, h.Status = e.errorForm(problem), e.errorStatus
+	h.Content, h.Status = e.convertError(problem), e.errorStatus
 	return appendJSON(dst, h)
 }
 

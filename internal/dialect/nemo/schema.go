@@ -55,8 +55,8 @@ var codeClasses = map[string]string{
 	codeContent: "ValidationError", codeData: "ValidationError", codeAuth: "AuthenticationError",
 }
 
-// errorForm is an error in the form of the schema.
-func (s *schema) errorForm(e errorContent) errorContent {
+// convertError converts an error to the schema.
+func (s *schema) convertError(e errorContent) errorContent {
 	if !s.numericCodes {
 		return e
 	}

@@ -67,7 +67,7 @@ const (
 // Dialect speaks to NeMo Agent Toolkit clients.
 type Dialect struct {
 	opt             Options
-	http, openAI    *edge.HTTP // they differ in the form of errors
+	http, openAI    *edge.HTTP // they differ in the format of errors
 	schema          *schema
 	points          *resumePoints
 	consents        *consents
@@ -94,8 +94,8 @@ func New(opt Options) *Dialect {
 		d.schema = &schemaNeMo
 	}
 	d.unauthenticated = wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout)
-	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorAnswer, Log: log}
-	d.openAI = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: openAIError, Log: log}
+	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log}
+	d.openAI = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeOpenAIError, Log: log}
 	d.points = newResumePoints(opt.Dir, opt.Now, log)
 	return d
 }
@@ -156,9 +156,9 @@ func (d *Dialect) Routes() []wire.Route {
 	return routes
 }
 
-// errorAnswer is the form of errors over HTTP. The body also has "detail", which clients of FastAPI servers read. Invalid
-// requests get the status 422, as from the toolkit's server.
-func errorAnswer(err error, _ http.Header) (status int, body any) {
+// encodeError is the [edge.ErrorEncoder] of all routes but those of OpenAI. The body also has "detail", which clients of
+// FastAPI servers read. Invalid requests get the status 422, as from the toolkit's server.
+func encodeError(err error, _ http.Header) (status int, body any) {
 	status = edge.Status(chat.CodeOf(err))
 	if status == http.StatusBadRequest {
 		status = http.StatusUnprocessableEntity
@@ -170,8 +170,8 @@ func errorAnswer(err error, _ http.Header) (status int, body any) {
 	}{e, e.Details}
 }
 
-// openAIError is the form of errors for OpenAI clients.
-func openAIError(err error, _ http.Header) (status int, body any) {
+// encodeOpenAIError is the [edge.ErrorEncoder] of the routes of OpenAI.
+func encodeOpenAIError(err error, _ http.Header) (status int, body any) {
 	kind := "invalid_request_error"
 	switch chat.CodeOf(err) {
 	case chat.Unauthenticated, chat.Denied:

@@ -111,7 +111,7 @@ func New(opt Options) *Dialect {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", via)}
-	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, Form: errorForm, Log: d.log}
+	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: d.log}
 	d.files = files.New(files.Options{
 		HTTP: d.http, Sessions: opt.Sessions, Store: opt.Files, Find: d.fileOwner, Conversation: d.conversation,
 		Check: opt.Check, Secret: opt.Secret, TrustedProxy: opt.TrustedProxy, MaxSize: opt.MaxArtifact, Now: opt.Now,
@@ -121,7 +121,7 @@ func New(opt Options) *Dialect {
 
 func (d *Dialect) now() chat.At { return chat.AtOf(d.opt.Now()) }
 
-// failure is the protocol's error form.
+// failure is the body of an error.
 type failure struct {
 	Message string         `json:"message"`
 	Error   string         `json:"error"`
@@ -129,8 +129,8 @@ type failure struct {
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// errorForm gives an error the protocol's form.
-func errorForm(err error, h http.Header) (status int, body any) {
+// encodeError is the [edge.ErrorEncoder].
+func encodeError(err error, h http.Header) (status int, body any) {
 	e := chat.Public(err)
 	if e.Code == chat.SlowDown {
 		// Clients that see these two headers try again by themselves.
