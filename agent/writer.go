@@ -17,7 +17,7 @@ type Writer struct {
 	kind  chat.BlockKind
 	step  string
 	final bool
-	parts int    // blocks that were closed because they were full
+	full  int    // blocks that were closed because they were full
 	rest  string // the start of an incomplete character
 
 	block     chat.BlockID    // the current one
@@ -92,10 +92,10 @@ func (w *Writer) newID(attempt int) chat.BlockID {
 func isAbandonOf(id, base chat.BlockID) bool { return strings.HasPrefix(string(id), string(base)+"-a") }
 
 func (w *Writer) stepName() string {
-	if w.parts == 0 {
+	if w.full == 0 {
 		return w.step
 	}
-	return w.step + "." + strconv.Itoa(w.parts)
+	return w.step + "." + strconv.Itoa(w.full)
 }
 
 // Block is the id of the block that is being written.
@@ -130,7 +130,7 @@ func (w *Writer) Write(ctx context.Context, piece string) error {
 		if err != nil {
 			return err
 		}
-		w.parts++
+		w.full++
 		w.begin()
 	}
 }

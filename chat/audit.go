@@ -1,9 +1,9 @@
 package chat
 
 // AuditEntry is one entry of the audit log: who did what, to which session, from
-// where, and whether it was allowed. It holds no secrets and nothing that was said.
+// where, and whether it was allowed. It has no secrets and no text of messages.
 type AuditEntry struct {
-	ID        string         `json:"id"` // its place in the log; give it as after or before
+	ID        string         `json:"id"` // a value for after and before
 	At        At             `json:"timestamp"`
 	Event     string         `json:"event"` // such as sign_in_refused or session_erased
 	Outcome   string         `json:"outcome"`
@@ -15,14 +15,14 @@ type AuditEntry struct {
 	Details   map[string]any `json:"details,omitempty"`
 }
 
-// AuditDone is the outcome of what was done; what was refused or failed has the
-// code of the error.
+// AuditDone is the outcome of a successful operation. An operation that was refused or
+// failed has the code of the error as its outcome.
 const AuditDone = "done"
 
-// AuditQuery narrows what is listed of the audit log.
+// AuditQuery selects entries of the audit log.
 type AuditQuery struct {
-	After   string    // only entries behind this one
-	Before  string    // only entries in front of this one
+	After   string    // only entries after this one
+	Before  string    // only entries before this one
 	Event   string    // only this event; "" means all
 	Session SessionID // only about this session; "" means all
 	Limit   int
@@ -32,6 +32,6 @@ type AuditQuery struct {
 // AuditPage is a part of the audit log.
 type AuditPage struct {
 	Entries []AuditEntry `json:"entries"`
-	More    bool         `json:"more"`           // there may be further ones behind last
-	Last    string       `json:"last,omitempty"` // the last place that was looked at, also when the entry there was not wanted
+	More    bool         `json:"more"`           // there may be further entries after last
+	Last    string       `json:"last,omitempty"` // the id of the last entry that was read, also if it does not match the query
 }

@@ -77,7 +77,7 @@ type AgentPlan struct {
 	Comment string `json:"comment,omitempty"`
 }
 
-// Task is one step of a plan.
+// Task is one task of a plan.
 type Task struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`

@@ -32,5 +32,5 @@ type Hit struct {
 	At         At     `json:"timestamp"`
 	Type       string `json:"type"`
 	Workstream string `json:"workstream_id,omitempty"`
-	Snippet    string `json:"snippet"` // the text around the place
+	Snippet    string `json:"snippet"` // the text around the match
 }

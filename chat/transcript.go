@@ -22,9 +22,9 @@ type Transcript struct {
 
 	last   Seq // the last event that was folded
 	frozen bool
-	index  map[string]int    // item id → place in Items
-	calls  map[callKey][]int // running calls → places in Items, oldest first
-	files  map[string]int    // path → place of its last upload
+	index  map[string]int    // item id → index in Items
+	calls  map[callKey][]int // running calls → indexes in Items, oldest first
+	files  map[string]int    // path → index of its last upload
 	turns  map[TurnID]*running
 }
 
@@ -115,7 +115,7 @@ func (t *Transcript) Settled() bool {
 	return true
 }
 
-// add appends an item that begins with e and returns its place, or -1 when the
+// add appends an item that begins with e and returns its index, or -1 when the
 // transcript is frozen. An id that is taken gets the sequence behind it.
 func (t *Transcript) add(e *Event, kind ItemKind, id string) int {
 	if t.frozen {

@@ -177,7 +177,7 @@ func promptID(e *Event, request string) string {
 	return cmp.Or(nameID("p-", "", request), seqID(e.Seq))
 }
 
-// perTurn returns the place of the one item of a kind that a turn has, begun by
+// perTurn returns the index of the one item of a kind that a turn has, begun by
 // e if there is none yet. Outside a turn every event begins an item.
 func (t *Transcript) perTurn(e *Event, kind ItemKind, prefix string) int {
 	id := ""

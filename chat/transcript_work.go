@@ -24,16 +24,16 @@ func (t *Transcript) runs(key callKey, i int) {
 
 // waiting returns the index of the call that a later event is about.
 func (t *Transcript) waiting(key callKey) (i int, ok bool) {
-	if places := t.calls[key]; len(places) > 0 {
-		return places[0], true
+	if waiting := t.calls[key]; len(waiting) > 0 {
+		return waiting[0], true
 	}
 	return 0, false
 }
 
 // ended forgets a call that has its outcome.
 func (t *Transcript) ended(key callKey) {
-	if places := t.calls[key]; len(places) > 1 {
-		t.calls[key] = places[1:]
+	if waiting := t.calls[key]; len(waiting) > 1 {
+		t.calls[key] = waiting[1:]
 		return
 	}
 	delete(t.calls, key)

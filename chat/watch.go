@@ -2,8 +2,7 @@ package chat
 
 import "time"
 
-// Entry is one step of a session's stream: a fact, or a piece of a block that
-// is being written.
+// Entry is one element of a session's stream: a fact, or a piece of an open block.
 type Entry struct {
 	Session SessionID
 	At      At
@@ -50,7 +49,7 @@ type Pack struct {
 // Start says where a reader begins.
 type Start struct {
 	Cursor     *Cursor       // nil: from now on, preceded by the open blocks
-	Idle       time.Duration // yield an empty batch after so much silence; 0 means never
+	Idle       time.Duration // yield an empty batch after so much time without entries; 0 means never
 	ByPosition bool          // pieces of open blocks come in order of position among the events
 	EveryPiece bool          // with ByPosition: pieces that were written before the reader came are not joined
 	Guard      func() error  // asked before every batch; an error ends the watch. nil means none

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-hq/parley/internal/sse"
 )
 
-// Frame is one step of a session's stream. Exactly one of Hello, Event and Preview is set.
+// Frame is one element of a session's stream. Exactly one of Hello, Event and Preview is set.
 type Frame struct {
 	Session chat.SessionID
 	Cursor  chat.Cursor // what the reader has after this frame; Watch can continue from it

@@ -204,13 +204,13 @@ func TestSignedURLIsLimited(t *testing.T) {
 	p := serveWithTokens(t)
 	alice := tokenOf("alice")
 	p.must(call{method: "PUT", path: "/parley/v1/sessions/hers/artifacts/b.txt", token: alice, body: "other"})
-	var place struct{ URL string }
+	var target struct{ URL string }
 	take := func(method, path string) *url.URL {
 		c := call{method: method, path: path, token: alice}
-		if err := json.Unmarshal([]byte(p.must(c)), &place); err != nil {
+		if err := json.Unmarshal([]byte(p.must(c)), &target); err != nil {
 			t.Fatal(err)
 		}
-		u, err := url.Parse(place.URL)
+		u, err := url.Parse(target.URL)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,8 +50,8 @@ func writeNew(path string, fill func(io.Writer) error) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s already exists; choose another name or remove it", path)
 	}
-	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	temporary := path + ".part"
+	f, err := os.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -61,10 +61,10 @@ func writeNew(path string, fill func(io.Writer) error) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err == nil {
-		err = os.Rename(part, path)
+		err = os.Rename(temporary, path)
 	}
 	if err != nil {
-		os.Remove(part)
+		os.Remove(temporary)
 	}
 	return err
 }

@@ -40,15 +40,15 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 	if err := checkBackup(f, filepath.Dir(filepath.Clean(c.Data))); err != nil {
 		return fmt.Errorf("restore %s: %w", c.File, err)
 	}
-	part := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
-	if err := os.Mkdir(part, 0o700); errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s already exists: another restore is running, or one was interrupted; in that case remove it and try again", part)
+	temporary := strings.TrimRight(c.Data, string(filepath.Separator)) + ".part"
+	if err := os.Mkdir(temporary, 0o700); errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("%s already exists: another restore is running, or one was interrupted; in that case remove it and try again", temporary)
 	} else if err != nil {
-		return fmt.Errorf("cannot make %s: %w", part, err)
+		return fmt.Errorf("cannot make %s: %w", temporary, err)
 	}
 	p := newProgress(std.err)
 	defer p.end()
-	files, bytes, err := unpack(ctx, f, part, func(files int, bytes int64) {
+	files, bytes, err := unpack(ctx, f, temporary, func(files int, bytes int64) {
 		p.printf("unpacked %s, %s", terminal.Count(files, "file", "files"), terminal.Size(bytes))
 	})
 	if err == nil {
@@ -57,17 +57,17 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 		}
 	}
 	if err == nil {
-		err = syncFolders(part)
+		err = syncFolders(temporary)
 	}
 	if err == nil {
-		err = os.Rename(part, c.Data)
+		err = os.Rename(temporary, c.Data)
 	}
 	if err == nil {
 		err = syncFolder(filepath.Dir(filepath.Clean(c.Data)))
 	}
 	p.end()
 	if err != nil {
-		os.RemoveAll(part)
+		os.RemoveAll(temporary)
 		return fmt.Errorf("restore %s: %w", c.File, err)
 	}
 	fmt.Fprintf(std.err, "restored %s, %s; start the server with: parley serve --data %s\n", terminal.Count(files, "file", "files"), terminal.Size(bytes), c.Data)

@@ -77,13 +77,13 @@ func (l *Local) settleName(c *change, stored bool) error {
 		if info == nil {
 			continue
 		}
-		place := bytesFile(c.record, info.SHA256)
+		file := bytesFile(c.record, info.SHA256)
 		if now != nil && now.SHA256 == info.SHA256 {
-			if !exists(place) && exists(place+unsettled) {
-				err = l.rename(place+unsettled, place)
+			if !exists(file) && exists(file+unsettled) {
+				err = l.rename(file+unsettled, file)
 			}
 		} else {
-			err = errors.Join(l.remove(place+unsettled), l.remove(place))
+			err = errors.Join(l.remove(file+unsettled), l.remove(file))
 		}
 		if err != nil {
 			return err
@@ -103,8 +103,8 @@ func (l *Local) putBack(c *change, now *Info) (*Info, error) {
 		now = c.Old
 	case c.New != nil && now != nil && *now == *c.New:
 		// Bytes without a record have the ending .part.
-		if place := bytesFile(c.record, now.SHA256); exists(place) {
-			err = l.rename(place, place+unsettled)
+		if file := bytesFile(c.record, now.SHA256); exists(file) {
+			err = l.rename(file, file+unsettled)
 		}
 		if err == nil {
 			err = l.remove(c.record)
@@ -165,8 +165,8 @@ func (l *Local) hide(c *change) (err error) {
 		return err
 	}
 	c.begun = true
-	if place := bytesFile(c.record, c.Old.SHA256); exists(place) {
-		if err := l.rename(place, place+unsettled); err != nil {
+	if file := bytesFile(c.record, c.Old.SHA256); exists(file) {
+		if err := l.rename(file, file+unsettled); err != nil {
 			return err
 		}
 	}

@@ -30,9 +30,9 @@ func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to
 	info := old
 	info.Path = target
 	// A link under a temporary name is what an upload would have left there.
-	place := bytesFile(filepath.Join(l.folder(from), key(source)), old.SHA256)
+	file := bytesFile(filepath.Join(l.folder(from), key(source)), old.SHA256)
 	temp := filepath.Join(l.dir, tmpDir, rand.Text())
-	if l.hardLink(place, temp) == nil {
+	if l.hardLink(file, temp) == nil {
 		defer l.remove(temp)
 		if err := l.publish(to, record, temp, &info, PutOptions{IfAbsent: true}); err != nil {
 			return Info{}, failed("copy an artifact", err)

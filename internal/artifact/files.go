@@ -45,8 +45,8 @@ const unsettled = ".part"
 
 // openBytes opens the bytes of a record, settled or not.
 func openBytes(record, sum string) (f *os.File, err error) {
-	place := bytesFile(record, sum)
-	for _, name := range []string{place, place + unsettled, place} { // the last: it was renamed in between
+	file := bytesFile(record, sum)
+	for _, name := range []string{file, file + unsettled, file} { // the last: it was renamed in between
 		if f, err = os.Open(name); !errors.Is(err, fs.ErrNotExist) {
 			return f, err
 		}

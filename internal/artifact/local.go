@@ -203,21 +203,21 @@ func (l *Local) replace(temp string, c *change, opt PutOptions) error {
 
 // link moves the bytes next to the record and writes the record.
 func (l *Local) link(temp, record string, info Info) error {
-	place := bytesFile(record, info.SHA256)
-	part := place + unsettled
-	if whole(place, info) { // put again as it was
+	file := bytesFile(record, info.SHA256)
+	temporary := file + unsettled
+	if whole(file, info) { // put again as it was
 		return errors.Join(l.writeRecord(record, info), l.syncDir(filepath.Dir(record)))
 	}
-	if err := l.rename(temp, part); err != nil {
+	if err := l.rename(temp, temporary); err != nil {
 		return err
 	}
 	if err := l.writeRecord(record, info); err != nil {
-		return errors.Join(err, l.remove(part))
+		return errors.Join(err, l.remove(temporary))
 	}
 	if err := l.syncDir(filepath.Dir(record)); err != nil {
 		return err
 	}
-	return l.rename(part, place)
+	return l.rename(temporary, file)
 }
 
 // whole reports whether a file has the right bytes. It reads them, so that an upload is

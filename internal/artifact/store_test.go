@@ -243,10 +243,10 @@ func TestOpenFileKeepsItsContent(t *testing.T) {
 func TestGetDuringPutReportsNoDamage(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	info := put(t, l, "s", "x", "bytes")
-	place := bytesFile(filepath.Join(l.folder("s"), key("x")), info.SHA256)
+	file := bytesFile(filepath.Join(l.folder("s"), key("x")), info.SHA256)
 	for range 50 {
 		unlock := l.sessions.Lock(l.folder("s"))
-		if err := os.Rename(place, place+".aside"); err != nil {
+		if err := os.Rename(file, file+".aside"); err != nil {
 			t.Fatal(err)
 		}
 		var wg sync.WaitGroup
@@ -261,7 +261,7 @@ func TestGetDuringPutReportsNoDamage(t *testing.T) {
 			})
 			runtime.Gosched()
 		}
-		err := os.Rename(place+".aside", place)
+		err := os.Rename(file+".aside", file)
 		unlock()
 		wg.Wait()
 		if err != nil || t.Failed() {

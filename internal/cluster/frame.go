@@ -83,11 +83,11 @@ func ParseFrame(b []byte) (*Frame, error) {
 		return nil, fmt.Errorf("%w: version %d is not known to this program", errFrame, v)
 	}
 	f := &Frame{Cluster: string(r.bytes(maxName))}
-	part := r.number()
-	f.Partition = uint16(part)
+	partition := r.number()
+	f.Partition = uint16(partition)
 	f.Epoch = r.number()
 	f.Number = r.number()
-	if part > 0xffff || f.Epoch == 0 {
+	if partition > 0xffff || f.Epoch == 0 {
 		return nil, errFrame
 	}
 	if f.Number == 0 {

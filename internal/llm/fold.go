@@ -33,7 +33,7 @@ type Options struct {
 type Fold struct {
 	opt       Options
 	messages  []Message
-	places    []chat.Seq // sequence of the event that added each message
+	sequences []chat.Seq // sequence of the event that added each message
 	at        chat.Seq   // sequence of the current event
 	now       chat.EventID
 	prevEvent chat.EventID // the event that the id of the next agent message is derived from; see Speaking
@@ -48,7 +48,7 @@ type Fold struct {
 	step           string                   // id of the model's last step
 	toolNames      map[string]string        // call → tool
 	callsWithoutID []ToolCall               // calls without an id in the log that have no result yet
-	asked          map[string]place         // calls in approval requests
+	asked          map[string]callIndex     // calls in approval requests
 	denied         map[string]bool          // denied calls, whose result is the denial
 	clientRuns     map[string]chat.Decision // calls that the client ran and that have no result yet
 	prompt         map[string]chat.Body
@@ -66,13 +66,13 @@ const (
 	openTool
 )
 
-// place is the position of a call in an approval request.
-type place struct{ message, call int }
+// callIndex finds a call of an approval request: the index of its message, and its index in that message.
+type callIndex struct{ message, call int }
 
 // NewFold returns an empty Fold.
 func NewFold(opt Options) *Fold {
 	return &Fold{
-		opt: opt, toolNames: map[string]string{}, asked: map[string]place{}, denied: map[string]bool{}, clientRuns: map[string]chat.Decision{},
+		opt: opt, toolNames: map[string]string{}, asked: map[string]callIndex{}, denied: map[string]bool{}, clientRuns: map[string]chat.Decision{},
 		prompt: map[string]chat.Body{}, pending: map[string]bool{}, omitted: map[string]bool{},
 	}
 }
@@ -250,7 +250,7 @@ func (f *Fold) message(e *chat.Event, role Role, n int) Message {
 // put adds a message and closes the open one.
 func (f *Fold) put(e *chat.Event, m Message) {
 	f.messages = append(f.messages, m)
-	f.places = append(f.places, f.at)
+	f.sequences = append(f.sequences, f.at)
 	f.open, f.openIndex, f.turn, f.lastInput = openNone, len(f.messages)-1, e.Turn, 0
 	if m.Role != Assistant {
 		f.prevEvent = f.now
@@ -304,7 +304,7 @@ func (f *Fold) news(e *chat.Event, text string) {
 		m.RunID = RunID(f.running)
 	}
 	f.messages = append(f.messages, m)
-	f.places = append(f.places, f.at)
+	f.sequences = append(f.sequences, f.at)
 	f.lastInput = 0
 }
 

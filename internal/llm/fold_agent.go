@@ -68,7 +68,7 @@ func (f *Fold) call(e *chat.Event, b chat.AgentToolCall) {
 
 // rewrite changes the arguments of a call in an approval request. It copies the calls,
 // because readers may hold the old slice.
-func (f *Fold) rewrite(at place, args string) {
+func (f *Fold) rewrite(at callIndex, args string) {
 	m := &f.messages[at.message]
 	if m.ToolCalls[at.call].Arguments == args {
 		return

@@ -145,7 +145,7 @@ func (f *Fold) ask(e *chat.Event) {
 		}
 		for i, c := range b.Calls {
 			f.toolNames[c.CallID] = c.Tool
-			f.asked[c.CallID] = place{len(f.messages), i}
+			f.asked[c.CallID] = callIndex{len(f.messages), i}
 			m.ToolCalls = append(m.ToolCalls, ToolCall{ID: c.CallID, Name: c.Tool, Arguments: arguments(c.Params)})
 		}
 		f.put(e, m)

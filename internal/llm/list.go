@@ -40,8 +40,8 @@ func (l SessionLog) State(ctx context.Context) (*chat.State, error) {
 // sequence of an event.
 type Query struct {
 	Options
-	After  string // only messages after this position
-	Before string // only messages before this position
+	After  string // only messages after this message or event
+	Before string // only messages before this message or event
 	Limit  int    // 0 means all
 	Desc   bool   // newest first: a full page omits older messages; without Desc it omits newer ones
 }
@@ -51,10 +51,10 @@ type Page struct {
 	Messages []Message `json:"messages"`
 	More     bool      `json:"more"` // there are further messages in that direction
 
-	// Places are the times of the events that added the messages. They never decrease
+	// Times has the times of the events that added the messages. They never decrease
 	// within a list, so lists of several sessions can be merged by them. A message's
 	// CreatedAt may be the time of an import or of sending instead.
-	Places []chat.At `json:"-"`
+	Times []chat.At `json:"-"`
 }
 
 // List returns a part of a session's messages, in the order in which the model
@@ -218,7 +218,7 @@ func (m mark) find(f *Fold) int {
 
 // firstAt returns the index of the first message that was added by that event or later.
 func firstAt(f *Fold, seq chat.Seq) int {
-	i, _ := slices.BinarySearch(f.places, seq)
+	i, _ := slices.BinarySearch(f.sequences, seq)
 	return i
 }
 
@@ -229,13 +229,13 @@ func (l *lister) page(f *Fold, from, to int, more bool) Page {
 	case more:
 		to = from + l.Limit
 	}
-	p := Page{Messages: slices.Clone(f.messages[from:to]), More: more, Places: make([]chat.At, to-from)}
-	for i, seq := range f.places[from:to] {
-		p.Places[i] = l.time(seq)
+	p := Page{Messages: slices.Clone(f.messages[from:to]), More: more, Times: make([]chat.At, to-from)}
+	for i, seq := range f.sequences[from:to] {
+		p.Times[i] = l.time(seq)
 	}
 	if l.Desc {
 		slices.Reverse(p.Messages)
-		slices.Reverse(p.Places)
+		slices.Reverse(p.Times)
 	}
 	return p
 }

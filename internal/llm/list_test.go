@@ -118,11 +118,11 @@ func TestPagesBySequence(t *testing.T) {
 		for i := range s.events {
 			f.Apply(&s.events[i])
 		}
-		at := func(i int) chat.At { return s.events[f.places[i]-1].At }
+		added := func(i int) chat.At { return s.events[f.sequences[i]-1].At }
 		ms := append(append([]Message(nil), f.Messages()...), f.Waiting()...)
 		seq := chat.Seq(rapid.IntRange(0, len(s.events)+1).Draw(rt, "sequence"))
 		first := func(seq chat.Seq) (i int) {
-			for i < len(f.places) && f.places[i] < seq {
+			for i < len(f.sequences) && f.sequences[i] < seq {
 				i++
 			}
 			return i
@@ -143,7 +143,7 @@ func TestPagesBySequence(t *testing.T) {
 				got := jsonOf(p.Messages)
 				if desc {
 					slices.Reverse(got)
-					slices.Reverse(p.Places)
+					slices.Reverse(p.Times)
 				}
 				if n := c.q.Limit; n > 0 && c.to-c.from > n {
 					if c.to = c.from + n; desc {
@@ -151,9 +151,9 @@ func TestPagesBySequence(t *testing.T) {
 					}
 				}
 				same(rt, fmt.Sprintf("%+v", c.q), jsonOf(ms[c.from:c.to]), got)
-				for i, place := range p.Places {
-					if n := c.from + i; n < len(f.places) && place != at(n) || n >= len(f.places) && place != math.MaxInt64 {
-						rt.Fatalf("%+v: message %d came at %d", c.q, n, place)
+				for i, at := range p.Times {
+					if n := c.from + i; n < len(f.sequences) && at != added(n) || n >= len(f.sequences) && at != math.MaxInt64 {
+						rt.Fatalf("%+v: message %d came at %d", c.q, n, at)
 					}
 				}
 			}
@@ -206,8 +206,8 @@ func TestListRefusesMarksOfOtherSessions(t *testing.T) {
 	other := chat.NumberFor("s-2", 0)
 	for seq := range chat.Seq(9) {
 		id := chat.MakeID(other, seq)
-		place := IDPrefix + id.UUID()
-		for _, q := range []Query{{After: place}, {Before: place}, {After: place, Desc: true}, {Before: place, Desc: true, Limit: 1}} {
+		mark := IDPrefix + id.UUID()
+		for _, q := range []Query{{After: mark}, {Before: mark}, {After: mark, Desc: true}, {Before: mark, Desc: true, Limit: 1}} {
 			if _, err := List(t.Context(), s, q); chat.CodeOf(err) != chat.NotFound {
 				t.Errorf("%+v: %v", q, err)
 			}

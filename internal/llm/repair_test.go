@@ -80,12 +80,12 @@ func TestRepairExamples(t *testing.T) {
 	}
 }
 
-// The part that marks the place of a call stays with the call when the approval request
+// The part that marks where a call is stays with the call when the approval request
 // is joined with its assistant message; a second repair changes nothing.
 func TestRepairKeepsThePlaceOfACall(t *testing.T) {
-	place := &CallPart{ID: "c1", Name: "f", Input: json.RawMessage("{}"), Signature: "s"}
+	part := &CallPart{ID: "c1", Name: "f", Input: json.RawMessage("{}"), Signature: "s"}
 	once := Repair([]Message{
-		{Role: Assistant, Content: []Part{place}},
+		{Role: Assistant, Content: []Part{part}},
 		{Role: Approval, Content: []Part{}, ToolCalls: []ToolCall{{ID: "c1", Name: "f", Arguments: "{}"}}},
 		{Role: User, Content: Texts("q")},
 	})

@@ -104,7 +104,7 @@ func (w *window) fold(start, end int, opt Options) *Fold {
 	}
 	if w.hi >= w.last {
 		for _, m := range f.Waiting() {
-			f.messages, f.places = append(f.messages, m), append(f.places, chat.MaxSeq)
+			f.messages, f.sequences = append(f.messages, m), append(f.sequences, chat.MaxSeq)
 		}
 	}
 	return f

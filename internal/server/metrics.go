@@ -43,7 +43,7 @@ func newMetrics(reg *prometheus.Registry, conns *wire.Conns, a *auth.Auth) (*met
 	for _, carrier := range auth.Carriers {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name:        "parley_sign_ins_refused_total",
-			Help:        "Wrong, expired or revoked credentials, by the place in the request.",
+			Help:        "Wrong, expired or revoked credentials, by the part of the request that has them.",
 			ConstLabels: prometheus.Labels{"carrier": string(carrier)},
 		}, func() float64 { return float64(a.Failures(carrier)) }))
 	}

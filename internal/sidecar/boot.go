@@ -21,7 +21,7 @@ const (
 // must be handled first.
 func (r *streamReader) boot(ctx context.Context, name string) (int64, error) {
 	answer := make(chan int64, 1)
-	if pause(ctx, startTime) && r.push(ctx, step{started: answer, name: name}) {
+	if pause(ctx, startTime) && r.push(ctx, job{started: answer, name: name}) {
 		select {
 		case n := <-answer:
 			return n, nil
@@ -32,7 +32,7 @@ func (r *streamReader) boot(ctx context.Context, name string) (int64, error) {
 }
 
 // start answers which boot it is, at once or when the stream has decided it.
-func (r *streamReader) start(ctx context.Context, st *streamState, p step) {
+func (r *streamReader) start(ctx context.Context, st *streamState, p job) {
 	if booted, again := r.booted(st, p.name); booted && !again && st.ended == 0 && !st.replayEnded && r.refused.Load() == 0 {
 		st.heldStarts = append(st.heldStarts, p)
 		return

@@ -11,7 +11,7 @@
 // # Each event is stored once
 //
 // The sidecar has no files: everything it needs after a restart is in the session's log
-// (state.go). Each event of the agent has a key made of the agent's boot, its place in the
+// (state.go). Each event of the agent has a key made of the agent's boot, its index in the
 // stream and its content (client_id), and the server stores a key once. Events that the
 // agent repeats on a new connection are compared with the stored ones (replay.go). User
 // messages are injected in the order of the log. The outcome of a delivery is an event, too.

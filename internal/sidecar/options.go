@@ -42,7 +42,7 @@ type Options struct {
 	Logger    *slog.Logger      // nil means none
 }
 
-// Collection is a place of graph and vector providers that an agent may use.
+// Collection is a collection of a graph or vector provider that an agent may use.
 type Collection struct {
 	ID      string `json:"id"`
 	Slug    string `json:"slug"`

@@ -13,7 +13,7 @@ type agentEvent struct {
 	typ     string
 	payload json.RawMessage
 	digest  x1.Digest
-	place   int // its index in the stream of this boot
+	index   int // its index in the stream of this boot
 }
 
 // replayAligner finds out which events of an agent's stream are stored already. An agent
@@ -37,7 +37,7 @@ type replayAligner struct {
 func (r *replayAligner) feed(e agentEvent) []agentEvent {
 	r.count++
 	if r.live {
-		e.place = r.start + r.count - 1
+		e.index = r.start + r.count - 1
 		return []agentEvent{e}
 	}
 	r.held = append(r.held, e)
@@ -99,7 +99,7 @@ func (r *replayAligner) repeatedAll() bool {
 }
 
 // newProcess is called when the agent turns out to be another process than the one whose
-// events are stored: the held events are new, and places begin at 0.
+// events are stored: the held events are new, and their indexes begin at 0.
 func (r *replayAligner) newProcess() []agentEvent {
 	r.stored, r.start, r.misaligned, r.gap = nil, 0, false, false
 	if len(r.held) == 0 {
@@ -115,7 +115,7 @@ func (r *replayAligner) release() []agentEvent {
 	stored := max(0, len(r.stored)-r.start)
 	fresh := r.held[min(stored, len(r.held)):]
 	for i := range fresh {
-		fresh[i].place = r.start + stored + i
+		fresh[i].index = r.start + stored + i
 	}
 	r.held = r.held[:min(stored, len(r.held))]
 	return fresh

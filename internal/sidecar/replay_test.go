@@ -35,8 +35,8 @@ func TestReplayAlignment(t *testing.T) {
 			tp := replayAligner{stored: slices.Clone(stored), replay: memory}
 			feed := func(list []agentEvent) {
 				for _, s := range list {
-					if s.place != len(stored) {
-						t.Fatalf("place %d after %d", s.place, len(stored))
+					if s.index != len(stored) {
+						t.Fatalf("index %d after %d", s.index, len(stored))
 					}
 					stored = append(stored, s.digest)
 				}

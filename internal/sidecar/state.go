@@ -58,11 +58,11 @@ func streamKey(boot int64, s *agentEvent) string {
 	if s.id != "" {
 		return fmt.Sprintf("sc:%d:#%s:%s", boot, s.id, s.digest)
 	}
-	return fmt.Sprintf("sc:%d:%d:%s", boot, s.place, s.digest)
+	return fmt.Sprintf("sc:%d:%d:%s", boot, s.index, s.digest)
 }
 
 // parseStreamKey reads a key of streamKey.
-func parseStreamKey(key string) (boot int64, place int, d x1.Digest, ok bool) {
+func parseStreamKey(key string) (boot int64, index int, d x1.Digest, ok bool) {
 	rest, ok := strings.CutPrefix(key, "sc:")
 	if !ok {
 		return 0, 0, d, false
@@ -74,10 +74,10 @@ func parseStreamKey(key string) (boot int64, place int, d x1.Digest, ok bool) {
 		return 0, 0, d, false
 	}
 	d, ok = x1.ParseDigest(rest[i+1:])
-	if place, err = strconv.Atoi(rest[:i]); err != nil {
-		place = -1 // it has an id of its own
+	if index, err = strconv.Atoi(rest[:i]); err != nil {
+		index = -1 // it has an id of its own
 	}
-	return boot, place, d, ok
+	return boot, index, d, ok
 }
 
 // bootKey is the idempotency key of the agent's session.started; name is the agent's own
@@ -132,9 +132,9 @@ func (b *state) apply(e *chat.Event) {
 			b.booted, b.bootKey = true, e.ClientID
 		}
 	}
-	if boot, place, d, ok := parseStreamKey(e.ClientID); ok && boot >= b.boot {
+	if boot, index, d, ok := parseStreamKey(e.ClientID); ok && boot >= b.boot {
 		b.beginLocked(boot)
-		if place >= 0 {
+		if index >= 0 {
 			b.stream = append(b.stream, d)
 		}
 	}

@@ -25,14 +25,14 @@ import (
 type streamReader struct {
 	s      *Sidecar
 	client *http.Client // without keep-alive and timeout: a stream may be silent for hours
-	steps  chan step
+	jobs   chan job
 
 	refused atomic.Int64 // how often the agent's port was closed
 	ready   *agentReady  // whether inputs may be delivered
 }
 
-// step is an event for the deciding goroutine.
-type step struct {
+// job is what the deciding goroutine handles: a change of the connection, an event or a start.
+type job struct {
 	closed bool // the connection ended
 	opened bool // a new connection
 	away   bool // and the port was closed before it: the agent is a new process
@@ -53,7 +53,7 @@ const (
 func newStreamReader(s *Sidecar) *streamReader {
 	return &streamReader{
 		s: s, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
-		steps: make(chan step, queueSize), ready: newAgentReady(),
+		jobs: make(chan job, queueSize), ready: newAgentReady(),
 	}
 }
 
@@ -78,7 +78,7 @@ func (r *streamReader) run(ctx context.Context) error {
 		if opened {
 			away, lastID = false, id
 			r.ready.reset()
-			r.push(ctx, step{closed: true})
+			r.push(ctx, job{closed: true})
 		}
 		if ctx.Err() != nil {
 			return nil
@@ -135,7 +135,7 @@ func (r *streamReader) read(ctx context.Context, lastID string, away bool) (open
 	var open atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
 		if info.Err == nil && !open.Swap(true) {
-			r.push(ctx, step{opened: true, away: away})
+			r.push(ctx, job{opened: true, away: away})
 		}
 	}})
 	req, err := http.NewRequestWithContext(traced, http.MethodGet, r.s.opt.Stream+"/stream", nil)
@@ -171,16 +171,16 @@ func (r *streamReader) read(ctx context.Context, lastID string, away bool) (open
 			r.s.log.Warn("the agent sent data that is not an event; it is ignored", "err", err)
 		}
 		for _, item := range items {
-			if !r.push(ctx, step{item: item}) {
+			if !r.push(ctx, job{item: item}) {
 				return true, lastID, ctx.Err()
 			}
 		}
 	}
 }
 
-func (r *streamReader) push(ctx context.Context, st step) bool {
+func (r *streamReader) push(ctx context.Context, j job) bool {
 	select {
-	case r.steps <- st:
+	case r.jobs <- j:
 		return true
 	case <-ctx.Done():
 		return false
@@ -196,7 +196,7 @@ type streamState struct {
 	early        bool           // or just before it
 	open         bool           // connected
 	ended        int            // how many connections ended before
-	heldStarts   []step         // posted starts that wait for a decision
+	heldStarts   []job          // posted starts that wait for a decision
 	storedBefore int            // how many events of this boot were stored before this connection
 	userCounts   map[string]int // user events of the stream, by content
 	replayEnded  bool
@@ -212,7 +212,7 @@ func (r *streamReader) work(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		select {
-		case p := <-r.steps:
+		case p := <-r.jobs:
 			switch {
 			case p.closed:
 				// A start that is posted now belongs to the next connection, and events
@@ -232,7 +232,7 @@ func (r *streamReader) work(ctx context.Context) {
 			case !st.open && len(st.heldStarts) > 0:
 				timer.Reset(startWait)
 			case st.replayEnded || !st.open:
-			case st.replay.live && len(r.steps) == 0 && time.Since(st.since) > replayPause:
+			case st.replay.live && len(r.jobs) == 0 && time.Since(st.since) > replayPause:
 				// It sends without a pause, and all of it was handled.
 				r.settle(ctx, st)
 			default:
@@ -330,7 +330,7 @@ func (r *streamReader) echo(ctx context.Context, st *streamState, item *agentEve
 	}
 }
 
-// append stores events. For a refused one it stores x1.event.refused, so that places stay
+// append stores events. For a refused one it stores x1.event.refused, so that indexes stay
 // without gaps.
 func (r *streamReader) append(ctx context.Context, st *streamState, items []agentEvent) {
 	for i := range items {

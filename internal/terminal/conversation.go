@@ -13,8 +13,8 @@ type conversation struct {
 	loaded   chat.Seq        // the last event before the screen opened
 	answered map[string]bool // prompts that were answered on this screen
 
-	shown   []int  // places in Items, from top to bottom
-	waiting []int  // places of messages that wait for their turn; shown below everything else
+	shown   []int  // indexes in Items, from top to bottom
+	waiting []int  // indexes of messages that wait for their turn; shown below everything else
 	status  string // what the agent of a running turn reports
 
 	drawn map[string]drawn // by item id
@@ -55,13 +55,13 @@ func (c *conversation) arrange() {
 		}
 		c.shown = append(c.shown, i)
 	}
-	place := func(i int) chat.Seq {
+	order := func(i int) chat.Seq {
 		if c.Items[i].Message != nil {
 			return c.Items[i].Last
 		}
 		return c.Items[i].Seq
 	}
-	slices.SortStableFunc(c.shown, func(a, b int) int { return cmp.Compare(place(a), place(b)) })
+	slices.SortStableFunc(c.shown, func(a, b int) int { return cmp.Compare(order(a), order(b)) })
 }
 
 // busy reports whether a turn runs on the main line.

@@ -69,7 +69,7 @@ func tools(ctx context.Context, t *agent.Turn, args string) error {
 	if !ok {
 		return say(ctx, t, fmt.Sprintf("Usage: /tools NAME JSON; NAME JSON …, with 1 to %d calls. NAME! fails, NAME? is asked for first.", maxTools))
 	}
-	var step []chat.Body
+	var bodies []chat.Body
 	var ask chat.AgentApprovalRequest
 	for i := range calls {
 		c := &calls[i]
@@ -78,13 +78,13 @@ func tools(ctx context.Context, t *agent.Turn, args string) error {
 			ask.Calls = append(ask.Calls, chat.ApprovalCall{CallID: c.id, Tool: c.tool, Params: c.params, Client: c.client})
 			continue
 		}
-		step = append(step, chat.AgentToolCall{CallID: c.id, Tool: c.tool, Params: c.params, Repeatable: true})
+		bodies = append(bodies, chat.AgentToolCall{CallID: c.id, Tool: c.tool, Params: c.params, Repeatable: true})
 	}
 	if len(ask.Calls) > 0 {
 		ask.Text = fmt.Sprintf("May I make these %d calls?", len(ask.Calls))
-		step = append(step, ask)
+		bodies = append(bodies, ask)
 	}
-	stored, err := t.AppendAll(ctx, step...)
+	stored, err := t.AppendAll(ctx, bodies...)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type nemoStream struct {
 	a     *Agent
 	r     *round
 	s     *stream
-	steps *steps
+	steps *nemoSteps
 }
 
 // nemoHTTP calls /chat/stream, or /v1/chat/stream for workflows with prompts.
@@ -35,7 +35,7 @@ func nemoHTTP(ctx context.Context, a *Agent, r *round) error {
 		return err
 	}
 	defer s.close()
-	n := &nemoStream{a: a, r: r, s: s, steps: &steps{out: r.out}}
+	n := &nemoStream{a: a, r: r, s: s, steps: &nemoSteps{out: r.out}}
 	c := &completion{
 		a: a, out: r.out, calls: map[int]*pendingCall{},
 		// Only /chat/stream marks the end of its stream.

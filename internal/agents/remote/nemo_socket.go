@@ -21,7 +21,7 @@ type nemoSocketTurn struct {
 	a        *Agent
 	r        *round
 	conn     *nemoConn
-	steps    *steps
+	steps    *nemoSteps
 	id       string // of the user's message
 	reported error  // the error that the workflow reported
 
@@ -31,7 +31,7 @@ type nemoSocketTurn struct {
 }
 
 func nemoSocket(ctx context.Context, a *Agent, r *round) error {
-	n := &nemoSocketTurn{a: a, r: r, steps: &steps{out: r.out}, id: string(r.turn.Ref().Turn)}
+	n := &nemoSocketTurn{a: a, r: r, steps: &nemoSteps{out: r.out}, id: string(r.turn.Ref().Turn)}
 	defer n.disconnect()
 	err := n.run(ctx)
 	if err != nil && ctx.Err() == nil {
@@ -57,7 +57,7 @@ func (n *nemoSocketTurn) run(ctx context.Context) error {
 			return err
 		}
 		n.r.out = newOutput(n.r.turn, n.r.n)
-		n.steps = &steps{out: n.r.out}
+		n.steps = &nemoSteps{out: n.r.out}
 	}
 	all, err := n.a.history(ctx, n.r.turn)
 	if err != nil {

@@ -18,9 +18,9 @@ type nemoStep struct {
 	Payload string `json:"payload"`
 }
 
-// steps turns NeMo's intermediate steps into tool calls and their results. NeMo
+// nemoSteps turns NeMo's intermediate steps into tool calls and their results. NeMo
 // sends a step again, with the same id, whenever it has grown.
-type steps struct {
+type nemoSteps struct {
 	out      *output
 	models   map[string]bool // ids of the model steps that are stored
 	hasCalls bool
@@ -39,7 +39,7 @@ const (
 )
 
 // handle stores what is new in a step.
-func (t *steps) handle(ctx context.Context, st nemoStep) error {
+func (t *nemoSteps) handle(ctx context.Context, st nemoStep) error {
 	st.ID = cmp.Or(st.ID, st.Name)
 	name, isTool := strings.CutPrefix(st.Name, stepTool)
 	start, isStart := strings.CutPrefix(st.Name, stepStart)
@@ -77,7 +77,7 @@ func (t *steps) handle(ctx context.Context, st nemoStep) error {
 	return nil
 }
 
-func (t *steps) call(ctx context.Context, id, name, in string) error {
+func (t *nemoSteps) call(ctx context.Context, id, name, in string) error {
 	t.hasCalls = true
 	var params json.RawMessage
 	if in != "" {
@@ -87,7 +87,7 @@ func (t *steps) call(ctx context.Context, id, name, in string) error {
 }
 
 // close ends the open calls: NeMo drops the last steps of a workflow that fails.
-func (t *steps) close(ctx context.Context, failed bool) error {
+func (t *nemoSteps) close(ctx context.Context, failed bool) error {
 	problem := ""
 	if failed {
 		problem = "the workflow ended before the step did"

@@ -100,10 +100,10 @@ func (q *request) mergedMessages(conversations []*conversation, l *messageQuery)
 		}
 		if !l.asc {
 			slices.Reverse(page.Messages)
-			slices.Reverse(page.Places)
+			slices.Reverse(page.Times)
 		}
 		for i := range page.Messages {
-			all = append(all, locatedMessage{&page.Messages[i], cv, page.Places[i]})
+			all = append(all, locatedMessage{&page.Messages[i], cv, page.Times[i]})
 		}
 	}
 	slices.SortStableFunc(all, func(x, y locatedMessage) int {
@@ -182,7 +182,7 @@ func (q *request) findMessage(id string) (*locatedMessage, error) {
 		}
 		for i := range page.Messages {
 			if page.Messages[i].ID == id {
-				return &locatedMessage{&page.Messages[i], cv, page.Places[i]}, nil
+				return &locatedMessage{&page.Messages[i], cv, page.Times[i]}, nil
 			}
 		}
 	}

@@ -140,14 +140,14 @@ func TestUnknownMarksAreRefused(t *testing.T) {
 func TestListOfAnAgentMergesItsConversations(t *testing.T) {
 	w := newTestServer(t, setup{})
 	a := w.agent("")
-	places := []string{"/v1/agents/" + a + "/messages"}
+	paths := []string{"/v1/agents/" + a + "/messages"}
 	for range 3 {
-		places = append(places, "/v1/conversations/"+get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)+"/messages")
+		paths = append(paths, "/v1/conversations/"+get[object](w, "POST", "/v1/conversations/?agent_id="+a, "{}")["id"].(string)+"/messages")
 	}
 	var want []string
 	for i := range 24 {
 		text := fmt.Sprint("m", i)
-		get[answer](w, "POST", places[i*7%len(places)], message(text, `,"streaming":false`))
+		get[answer](w, "POST", paths[i*7%len(paths)], message(text, `,"streaming":false`))
 		want = append(want, text, "You said: "+text)
 	}
 	if got, _ := pages(w, "/v1/agents/"+a+"/messages?order=asc&limit=5", "after"); !slices.Equal(got, want) {

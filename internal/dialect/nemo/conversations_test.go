@@ -175,6 +175,6 @@ func TestSubscriptionsOfASocketAreBounded(t *testing.T) {
 	w.dialect.points.mu.Lock()
 	defer w.dialect.points.mu.Unlock()
 	if n, waiting := len(w.dialect.points.byKey), len(w.dialect.points.waitingForStart); n != maxSubscriptions+8 || waiting != 0 {
-		t.Errorf("%d places, %d conversations are waited for", n, waiting)
+		t.Errorf("%d resume points, %d conversations are waited for", n, waiting)
 	}
 }

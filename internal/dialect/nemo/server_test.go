@@ -78,13 +78,13 @@ func (w *testServer) restart() *testServer {
 // kill ends the server and restores the resume points as they were before, as after a kill.
 func (w *testServer) kill() *testServer {
 	w.t.Helper()
-	places := filepath.Join(w.Dir, "nemo-places")
-	noted, err := os.ReadFile(places)
+	file := filepath.Join(w.Dir, "nemo-places")
+	noted, err := os.ReadFile(file)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.Close()
-	if err := os.WriteFile(places, noted, 0o600); err != nil {
+	if err := os.WriteFile(file, noted, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
 	return w.reopen()

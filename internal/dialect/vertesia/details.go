@@ -245,7 +245,7 @@ type planDetails struct {
 	Comment string     `json:"comment,omitempty"`
 }
 
-// planTask is one step of a plan. Its id is never 0, which the UI takes for no id.
+// planTask is one task of a plan. Its id is never 0, which the UI takes for no id.
 type planTask struct {
 	ID           int      `json:"id"`
 	Goal         string   `json:"goal"`

@@ -171,7 +171,7 @@ func (r *replayFilter) repeated(m *Message, d Digest) bool {
 	}
 	next, end := r.match(d), len(r.stored)
 	if len(next) == 0 {
-		if r.unknown++; r.seeking || slices.Contains(r.next, end) || r.place() == end {
+		if r.unknown++; r.seeking || slices.Contains(r.next, end) || r.insertAt() == end {
 			r.endReplay()
 		}
 		return false
@@ -209,22 +209,22 @@ func (r *replayFilter) match(d Digest) (next []int) {
 	return next
 }
 
-// place is the index in stored of an event that is no repetition. Numbers that were
+// insertAt is the index in stored of an event that is no repetition. Numbers that were
 // skipped are taken for repetitions that were lost.
-func (r *replayFilter) place() int {
+func (r *replayFilter) insertAt() int {
 	if r.next == nil {
 		return len(r.stored)
 	}
 	return min(r.next[0]+r.missed, len(r.stored))
 }
 
-// left is how many stored events come behind the place of the next one; -1 before the
+// left is how many stored events come after the index of the next one; -1 before the
 // first message of a replay.
 func (r *replayFilter) left() int {
 	if r.seeking {
 		return -1
 	}
-	return len(r.stored) - r.place()
+	return len(r.stored) - r.insertAt()
 }
 
 // add notes an event that is stored.
@@ -236,13 +236,13 @@ func (r *replayFilter) add(typ string, d Digest) {
 	if isPosted(typ) {
 		return
 	}
-	place := r.place()
-	r.stored = slices.Insert(r.stored, place, d)
+	index := r.insertAt()
+	r.stored = slices.Insert(r.stored, index, d)
 	if r.missed > 0 && r.next != nil {
 		r.missed++ // a later message may skip this event, too
 	}
 	for i, at := range r.next {
-		if at >= place {
+		if at >= index {
 			r.next[i]++
 		}
 	}

@@ -149,13 +149,13 @@ func (o *Orchestration) outcome(ctx context.Context, child *chat.Session, e *cha
 	}
 	answer := ""
 	for _, f := range facts {
-		part, err := f.Event()
+		earlier, err := f.Event()
 		if err != nil {
 			return "", err
 		}
-		switch p := part.Body.(type) {
+		switch p := earlier.Body.(type) {
 		case chat.AgentText:
-			if answer == "" && part.Turn == b.TurnID && part.Workstream == "" {
+			if answer == "" && earlier.Turn == b.TurnID && earlier.Workstream == "" {
 				answer = p.Text
 			}
 		case chat.TurnStarted:
