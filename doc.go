@@ -1,9 +1,9 @@
-// Package parley is the root of the module; it holds no code. Parley keeps
-// every conversation between agents and people as a durable log and lets any
-// client follow it live, resume it where it stopped and answer what the agent
-// asks, in any of several wire dialects.
+// Package parley is the root of the module and has no code. Parley stores every
+// conversation between agents and people as a durable log. Clients of several
+// wire protocols follow it live, resume it at a cursor and answer the prompts of
+// agents.
 //
-// Start with package chat (what can happen), cmd/parley (what is plugged into
-// what) and any package below dialect (how a byte gets in and out). Which folder
-// may import which is written down, and checked, in imports_test.go.
+// Start with package chat (the events), cmd/parley (how the parts are connected)
+// and internal/dialect/native (how a request becomes events). imports_test.go
+// checks which folder may import which.
 package parley

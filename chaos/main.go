@@ -1,13 +1,13 @@
-// Command chaos kills a Parley server again and again under load, damages copies
-// of its data folder, and counts what went wrong:
+// Command chaos repeatedly kills a Parley server under load, damages copies of its
+// data folder, and counts the failures:
 //
-//	kills          how often the server process was killed while it worked
+//	kills          how often the server process was killed
 //	acknowledged   events, files and erasures whose request was answered
 //	lost           acknowledged, but missing or different afterwards
 //	doubled        stored twice under one client_id, or a turn that ended twice
 //	stuck          turns that did not end after the last start
 //	left           erased texts that are still found in the data folder
-//	silent         damaged files after which data was missing and nothing said so
+//	silent         damaged files after which data was missing without a report
 //
 // It ends with exit code 1 when one of the last five is not zero. The same seed
 // gives the same choices, but not the same interleaving.

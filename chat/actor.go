@@ -81,7 +81,7 @@ type Scope string
 
 // The scopes. Rights over one session come from being its owner or member.
 const (
-	ScopeUser  Scope = "user"  // create sessions, speak, answer, read one's own
+	ScopeUser  Scope = "user"  // create sessions, write messages, answer prompts, read one's own sessions
 	ScopeAgent Scope = "agent" // append agent events and previews, claim turns
 	ScopeAdmin Scope = "admin" // every session of the workspace; with AllWorkspaces all sessions, backup, verify, metrics
 )
@@ -98,7 +98,7 @@ type Caller struct {
 	AllWorkspaces bool
 
 	// Agents are the names that a caller with the scope agent may serve as a
-	// worker; AnyAgent stands for all. Empty means only the actor's own id.
+	// worker; AnyAgent means all. Empty means only the actor's own id.
 	Agents []string
 
 	// Credential identifies the token or key that the caller was made from,
@@ -154,7 +154,7 @@ func (c Caller) Person() bool {
 	return c.Actor.Kind == Server || c.Actor.Kind == User && c.Has(ScopeUser)
 }
 
-// DefaultWorkspace is where sessions live unless something else is said.
+// DefaultWorkspace is the workspace of callers and sessions that name none.
 const DefaultWorkspace = "default"
 
 // Has reports whether the caller holds the scope; admin holds all.

@@ -11,7 +11,7 @@ func plain[B any](p json.RawMessage) (b B, err error) {
 	return b, object(p, &b)
 }
 
-// object reads p, where a missing or null payload stands for an empty object.
+// object reads p; a missing or null payload is an empty object.
 func object(p json.RawMessage, into any) error {
 	p = trim(p)
 	if len(p) == 0 || string(p) == "null" {

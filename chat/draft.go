@@ -20,9 +20,9 @@ type Draft struct {
 	ClientID   string
 	Workstream string
 	Parent     EventID
-	Turn       TurnID // the turn the sender believes is running; "" is none
+	Turn       TurnID // the turn that the draft belongs to; "" means none
 	Attempt    int    // the attempt of that turn; 0 means not checked
-	Via        string // the dialect it comes by; set by dialects, never by clients
+	Via        string // the dialect that it came through; set by dialects, never by clients
 	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
 	Expect     *Expected
 

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Fact is an event as it is stored and sent to native readers: the envelope's
-// JSON, byte for byte. Nobody may change the bytes.
+// Fact is an event as it is stored and sent to native readers: the bytes of the
+// envelope. The bytes must not be changed.
 type Fact struct {
 	Seq  Seq
 	JSON []byte

@@ -32,7 +32,7 @@ type Reason string
 // The reasons. The list is closed: all errors use one of these constants. The
 // comment names the details that come with the reason.
 const (
-	// ClientIDReused: the client id stands for an event with another content.
+	// ClientIDReused: the client id belongs to an event with another content.
 	// Details: sequence, of that event.
 	ClientIDReused Reason = "client_id_reused"
 	// SessionChanged: the session is not in the state that the request expects.
@@ -43,7 +43,7 @@ const (
 	// PreviewOffset: a preview does not continue the block. Details: have, the
 	// bytes of the block that the server has.
 	PreviewOffset Reason = "preview_offset"
-	// EraseUnfinished: the erasure is recorded and goes on by itself, but it is not
+	// EraseUnfinished: the erasure is recorded and continues by itself, but it is not
 	// complete yet. Details: erasing, always true.
 	EraseUnfinished Reason = "erase_unfinished"
 	// CommitConflict: the log has events that the decision did not see; decide

@@ -5,8 +5,8 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// Event is a fact of a session: numbered, stamped and stored. Its JSON form is
-// the envelope that stands in the log byte for byte (see Fact).
+// Event is an event of a session, decoded. Its JSON form is the envelope that the
+// log stores (see Fact).
 type Event struct {
 	Session    SessionID
 	Seq        Seq // given by the log; 1 is the first
@@ -33,8 +33,8 @@ type Body interface {
 	check() error
 }
 
-// Unknown is an event of a type this version does not know. It is kept and
-// passed on as it came.
+// Unknown is an event of a type that this version does not know. It is stored and
+// sent without a change.
 type Unknown struct {
 	Name    string
 	Payload json.RawMessage

@@ -21,9 +21,8 @@ func (id SessionID) Validate() error {
 	return nil
 }
 
-// System reports whether the session is the server's own: what is durable and
-// belongs to no conversation, such as agents, grants and audits, is kept in such
-// sessions. Only the server writes there.
+// System reports whether the session is a system session: it has data of the server
+// itself, such as grants and the audit log. Only the server writes to it.
 func (id SessionID) System() bool { return strings.HasPrefix(string(id), "sys-") }
 
 // Seq is an event's number in its session; 1 is the first, there are no holes.
@@ -197,7 +196,7 @@ func ParseID(prefix, s string) (ID, bool) {
 	return id, true
 }
 
-// EventID and TurnID are ids as they stand in an envelope.
+// EventID and TurnID are ids as envelopes have them.
 type (
 	EventID string
 	TurnID  string

@@ -21,7 +21,7 @@ type AgentThinking struct {
 	Block     BlockID `json:"block,omitempty"`
 	Text      string  `json:"text"`
 	Signature string  `json:"signature,omitempty"`
-	Redacted  string  `json:"redacted,omitempty"` // opaque reasoning a provider wants back
+	Redacted  string  `json:"redacted,omitempty"` // encrypted reasoning that is sent back to the provider
 	Partial   bool    `json:"partial,omitempty"`
 }
 
@@ -116,7 +116,7 @@ type AgentUsage struct {
 	Usage
 }
 
-// AgentError is a fault the agent reports; the turn may go on if recoverable.
+// AgentError is an error that the agent reports. The turn may continue if it is recoverable.
 type AgentError struct {
 	Message     string `json:"message"`
 	Recoverable bool   `json:"recoverable,omitempty"`

@@ -30,7 +30,7 @@ type AgentInputRequest struct {
 	Max         int       `json:"max,omitempty"` // most choices; 0 is no limit
 	Placeholder string    `json:"placeholder,omitempty"`
 	Required    *bool     `json:"required,omitempty"` // true unless said otherwise
-	Timeout     float64   `json:"timeout,omitempty"`  // seconds; 0 is for ever
+	Timeout     float64   `json:"timeout,omitempty"`  // seconds; 0 means no deadline
 	Deadline    At        `json:"deadline,omitzero"`  // until when it can be answered; of this and timeout the earlier one counts
 	Error       string    `json:"error,omitempty"`    // shown when the time is over
 	URL         string    `json:"url,omitempty"`      // where consent is given

@@ -23,12 +23,12 @@ type SessionStarted struct {
 type SessionUpdated struct {
 	Title    *string         `json:"title,omitempty"`
 	Agent    *string         `json:"agent,omitempty"`
-	Metadata json.RawMessage `json:"metadata,omitempty"` // the whole object anew
+	Metadata json.RawMessage `json:"metadata,omitempty"` // replaces the whole object
 	Policy   *Policy         `json:"policy,omitempty"`
-	Settings *Settings       `json:"settings,omitempty"` // all of them anew
+	Settings *Settings       `json:"settings,omitempty"` // replaces all of them
 	Members  *[]Member       `json:"members,omitempty"`
 	Summary  *string         `json:"summary,omitempty"`
-	Compact  bool            `json:"compact,omitempty"`   // the past is to be summarised before an agent goes on
+	Compact  bool            `json:"compact,omitempty"`   // a model agent summarises the conversation before its next request
 	ServedBy *string         `json:"served_by,omitempty"` // the agent whose sidecar answers
 	Detached bool            `json:"detached,omitempty"`  // the session has no parent any more, and no sidecar serves it
 }
@@ -54,7 +54,7 @@ const (
 	Done        Outcome = "done"
 	Stopped     Outcome = "stopped"
 	Failed      Outcome = "failed"
-	Interrupted Outcome = "interrupted" // its agent could not go on
+	Interrupted Outcome = "interrupted" // its agent could not continue
 )
 
 // TurnStarted begins the answer to one trigger.
@@ -78,11 +78,11 @@ type TurnInput struct {
 	Sequences []Seq `json:"sequences"`
 }
 
-// TurnResumed says that a turn goes on after a crash or a lost worker.
+// TurnResumed begins another attempt at a turn, after a crash or the loss of its worker.
 type TurnResumed struct {
 	TurnID  TurnID `json:"turn_id"`
 	Attempt int    `json:"attempt"`           // the first attempt is 1
-	Crashes int    `json:"crashes,omitempty"` // how many in a row ended without anything new
+	Crashes int    `json:"crashes,omitempty"` // how many attempts in a row ended without new output
 	Reason  string `json:"reason,omitempty"`
 }
 

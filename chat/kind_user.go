@@ -2,15 +2,15 @@ package chat
 
 import "github.com/parley-hq/parley/internal/json"
 
-// UserMessage is what a person says.
+// UserMessage is a message of a person.
 type UserMessage struct {
 	Text    string          `json:"text"`
 	Content []Part          `json:"content,omitempty"` // parts beside or instead of the text
 	UserID  string          `json:"user_id,omitempty"`
-	Context json.RawMessage `json:"context,omitempty"` // what the page around the conversation wants to tell
+	Context json.RawMessage `json:"context,omitempty"` // data of the page or program that sends the message
 }
 
-// Part is a piece of a message's content.
+// Part is one element of the content of a message.
 type Part struct {
 	Type      string `json:"type"` // text, image, audio, video, file
 	Text      string `json:"text,omitempty"`

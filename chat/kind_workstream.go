@@ -3,7 +3,7 @@ package chat
 import "github.com/parley-hq/parley/internal/json"
 
 // WorkstreamLaunched begins a parallel line of work. Events of that line carry
-// its id as workstream_id; the lifecycle events here stand on the line that
+// its id as workstream_id; the lifecycle events here belong to the line that
 // launched it and name the child in their payload.
 type WorkstreamLaunched struct {
 	ID              string          `json:"id"`
@@ -17,18 +17,18 @@ type WorkstreamLaunched struct {
 	DeadlineSeconds float64         `json:"deadline_seconds,omitempty"`
 	Deadline        At              `json:"deadline,omitzero"`
 	Interactive     bool            `json:"interactive,omitempty"`
-	MergeArtifacts  *bool           `json:"merge_artifacts,omitempty"` // true unless said otherwise
+	MergeArtifacts  *bool           `json:"merge_artifacts,omitempty"` // nil means true
 }
 
-// WorkstreamProgress says how far a workstream is.
+// WorkstreamProgress reports the progress of a workstream.
 type WorkstreamProgress struct {
 	ID        string  `json:"id"`
 	Phase     string  `json:"phase,omitempty"` // planning, executing_tool, synthesizing, blocked, done
-	Tool      string  `json:"tool,omitempty"`  // what runs, while executing_tool
+	Tool      string  `json:"tool,omitempty"`  // the running tool in the phase executing_tool
 	Iteration int     `json:"iteration,omitempty"`
 	Message   string  `json:"message,omitempty"`
 	Share     float64 `json:"share,omitempty"`   // of the deadline, 0 to 1
-	Summary   string  `json:"summary,omitempty"` // what an interactive one answered; its phase is done then
+	Summary   string  `json:"summary,omitempty"` // the answer of an interactive workstream, in the phase done
 }
 
 // The phases of a workstream.
@@ -61,7 +61,7 @@ const (
 	SteerConstraint = "add_constraint"
 	SteerPause      = "pause_requested"
 	SteerResume     = "resume_requested"
-	SteerWrapUp     = "wrap_up" // the server's own, when most of the deadline has passed
+	SteerWrapUp     = "wrap_up" // sent by the server when most of the deadline has passed
 )
 
 // WorkstreamMessage is a follow-up to an interactive workstream.
@@ -73,7 +73,7 @@ type WorkstreamMessage struct {
 // WorkstreamCanceling says that a workstream has to end.
 type WorkstreamCanceling struct {
 	ID       string `json:"id"`
-	By       *Actor `json:"by,omitempty"` // who asked for it
+	By       *Actor `json:"by,omitempty"` // who requested it
 	Reason   string `json:"reason,omitempty"`
 	Deadline At     `json:"deadline,omitzero"` // end of the grace time
 }
@@ -83,7 +83,7 @@ type WorkstreamCompleted struct {
 	ID      string          `json:"id"`
 	Summary string          `json:"summary,omitempty"`
 	Result  json.RawMessage `json:"result,omitempty"`
-	Files   []string        `json:"files,omitempty"` // what was merged into the files of the line that launched it
+	Files   []string        `json:"files,omitempty"` // files that were merged into those of the line that launched it
 }
 
 // WorkstreamFailed ends a workstream with an error.
@@ -96,11 +96,11 @@ type WorkstreamFailed struct {
 // WorkstreamTimeout ends a workstream whose deadline has passed.
 type WorkstreamTimeout struct {
 	ID      string   `json:"id"`
-	Summary string   `json:"summary,omitempty"` // what it had said by then
+	Summary string   `json:"summary,omitempty"` // its text up to then
 	Files   []string `json:"files,omitempty"`
 }
 
-// WorkstreamCanceled ends a workstream that had to end.
+// WorkstreamCanceled ends a workstream that was told to end.
 type WorkstreamCanceled struct {
 	ID     string   `json:"id"`
 	Reason string   `json:"reason,omitempty"`

@@ -64,7 +64,7 @@ func (p *Preview) Normalize() error {
 	}
 	p.End = p.Offset + len(p.Text)
 	if p.End > MaxBlock {
-		return Errorf(TooLarge, "a block has at most %d KiB: finish it with agent.text and go on in a new one", MaxBlock>>10)
+		return Errorf(TooLarge, "a block has at most %d KiB: finish it with agent.text and continue in a new one", MaxBlock>>10)
 	}
 	return nil
 }
@@ -97,9 +97,8 @@ type Block struct {
 	Ends       []End     `json:"-"` // where its pieces ended
 }
 
-// End is the end of a piece and its position. Kept with the block, so that a
-// dialect that resumes by position cuts the text where it was cut when it was
-// live.
+// End is the end of a piece and its position. It is stored with the block, so that
+// a dialect that resumes by position cuts the text as it was sent first.
 type End struct {
 	Bytes int
 	At    At

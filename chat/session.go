@@ -140,18 +140,18 @@ type FileWrite struct {
 	Max      int64 // most bytes to take; 0 means the store's limit, and never more than that
 	IfAbsent bool  // refuse with a conflict when the path is there already
 
-	// Commit, if there is one, makes the file part of the log. It is called when
-	// the file is in place; when it fails the path has again what it had before.
-	// Commits of one path come one after the other, in the order of its bytes.
+	// Commit stores the event of the change; nil means that there is none. It is
+	// called when the file is stored. If it fails, the path gets its old content
+	// back. Commits of one path are called one after the other.
 	Commit func(FileInfo) error
-	After  Seq // the session's last event before: Commit stores behind it
+	After  Seq // the last event of the session; Commit stores its event after it
 }
 
-// FileChange is a change of a file, or of all files of a session, of which it is
-// not known whether the log has it: the process ended in the middle.
+// FileChange is a change of a file, or of all files of a session, that was
+// interrupted: the log may have its event or not.
 type FileChange struct {
 	Session SessionID `json:"session"`
-	Path    string    `json:"path,omitempty"` // "" stands for a session that got copies of files and may not have come to be
+	Path    string    `json:"path,omitempty"` // "" means all files of a session that is a copy and may not have been created
 	After   Seq       `json:"after,omitempty"`
 	Old     *FileInfo `json:"old,omitempty"` // nil when there was none
 	New     *FileInfo `json:"new,omitempty"` // nil when it was removed

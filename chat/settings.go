@@ -12,15 +12,16 @@ type Approvals string
 const (
 	ApproveAsk    Approvals = "ask"    // a person; the default
 	ApproveReview Approvals = "review" // the server where the risk is low, else a person
-	ApproveAll    Approvals = "all"    // the server, for all calls that do not insist on a person
+	ApproveAll    Approvals = "all"    // the server, for all calls that do not require a person
 )
 
-// Settings are what people have chosen for the agents of a session. They hold
-// from the next turn on; Approvals and CompleteAfterTurn at once. An agent does what it can of them.
+// Settings are what people have chosen for the agents of a session. They apply
+// from the next turn on; Approvals and CompleteAfterTurn apply at once. An agent
+// ignores settings that it does not support.
 type Settings struct {
 	Approvals Approvals `json:"approvals,omitempty"`
 	Model     string    `json:"model,omitempty"`   // of an agent that offers several
-	Effort    string    `json:"effort,omitempty"`  // how much it thinks
+	Effort    string    `json:"effort,omitempty"`  // how much reasoning the model does
 	Tools     []string  `json:"tools,omitempty"`   // that it may use: see Allowed
 	Without   []string  `json:"without,omitempty"` // servers whose tools it does not use
 

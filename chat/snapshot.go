@@ -19,11 +19,11 @@ type ItemPage struct {
 	Before Seq    `json:"before,omitempty"` // ask for these with before
 }
 
-// SearchPage is what a search found, newest first.
+// SearchPage has the results of a search, newest first.
 type SearchPage struct {
 	Hits   []Hit `json:"hits"`
-	More   bool  `json:"more"`             // older events have not been looked at
-	Before Seq   `json:"before,omitempty"` // go on from here
+	More   bool  `json:"more"`             // older events were not searched yet
+	Before Seq   `json:"before,omitempty"` // the value of before for the next page
 }
 
 // Hit is an event in which the text occurs.

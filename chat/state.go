@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// State is what the rules need to know of a session: the fold of its log
-// without the conversation itself. It is small, whatever the length of the log,
-// and can be stored as JSON.
+// State is what the rules need of a session: the fold of its log without the text
+// of the conversation. Its size does not depend on the length of the log. It can
+// be stored as JSON.
 type State struct {
 	Session     Session          `json:"session"`
 	Number      Number           `json:"number"`
@@ -20,7 +20,7 @@ type State struct {
 	Usage       Usage            `json:"usage"`
 	Workstreams []*Workstream    `json:"workstreams,omitempty"` // in the order of their launch
 	Approved    []string         `json:"approved,omitempty"`    // tools approved for the session
-	Granted     []string         `json:"granted,omitempty"`     // scopes granted for the session or for ever
+	Granted     []string         `json:"granted,omitempty"`     // scopes granted for the session or permanently
 	Compact     Seq              `json:"compact,omitempty"`     // what was said before is to be summarised
 	Closed      []BlockID        `json:"closed,omitempty"`      // the last blocks that were finished outside of turns
 	Ended       *TurnEnd         `json:"ended,omitempty"`       // the end of the main line's last turn; nil when a message came after it
@@ -88,12 +88,12 @@ type TurnRef struct {
 // Finished reports whether the turn has finished a block of that id.
 func (t *Turn) Finished(b BlockID) bool { return slices.Contains(t.Closed, b) }
 
-// maxClosed bounds the blocks outside of turns that a State remembers: a piece
-// that is sent again comes soon after its block was finished, or never.
+// maxClosed bounds the list of finished blocks outside of turns. A repeated piece
+// arrives soon after its block was finished.
 const maxClosed = 64
 
-// Finished reports whether a block of that id was finished outside of turns, as
-// far back as the state remembers.
+// Finished reports whether a block of that id is among the last blocks that were
+// finished outside of turns.
 func (s *State) Finished(b BlockID) bool { return slices.Contains(s.Closed, b) }
 
 func (s *State) closeBlock(b BlockID) {
@@ -207,7 +207,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 		if e.Workstream == "" {
 			s.Ended = nil
 		}
-		s.hear(e)
+		s.addMessage(e)
 	case UserMessageWithdrawn:
 		for _, l := range s.Lines {
 			l.Queue = without(l.Queue, b.Sequence)
@@ -358,8 +358,8 @@ func (s *State) reopen() {
 	}
 }
 
-// hear puts a user message where it will be answered.
-func (s *State) hear(e *Event) {
+// addMessage adds a user message to the running turn that it steers, or to the queue of its line.
+func (s *State) addMessage(e *Event) {
 	s.reopen()
 	if s.AgentOf(e.Workstream) == NoAgent {
 		return

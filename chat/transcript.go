@@ -8,9 +8,9 @@ import (
 // Transcript is what people see of a session: the fold of its log into items,
 // and its state.
 //
-// An event costs the same however long the session is. A transcript belongs to
-// one goroutine at a time; but what an Item points to is never changed, only
-// replaced, so a copy of the slices may be read elsewhere while the fold goes on.
+// The cost of an event does not depend on the length of the session. A transcript
+// is used by one goroutine at a time. What an Item points to is never changed, only
+// replaced, so another goroutine may read a copy of the slices meanwhile.
 //
 // Items depend on events alone, except that a message is shown as queued while
 // State has it in a queue. So a window of the log gives the same items as the
@@ -28,9 +28,9 @@ type Transcript struct {
 	turns  map[TurnID]*running
 }
 
-// running is a turn that something was heard of and whose end was not seen.
+// running is a turn that has events in the window, but not its end.
 type running struct {
-	began bool             // its start was seen, so nothing of it lies before the window
+	began bool             // the window has its start
 	calls map[callKey]bool // that wait for their outcome
 }
 

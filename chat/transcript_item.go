@@ -24,8 +24,8 @@ const (
 	ItemCustom     ItemKind = "custom"     // an event of a type this version does not know
 )
 
-// Item is one entry of what people see. Its JSON form is public: snapshots and
-// item pages carry it, and the clients' own fold makes the same.
+// Item is one entry of a transcript. Its JSON form is public: snapshots and pages
+// of items have it, and the folds of the clients make the same.
 type Item struct {
 	// ID is the same for every reader and never changes. It comes from what
 	// the item is about, where that has a name (ids of blocks, calls,
@@ -34,7 +34,7 @@ type Item struct {
 	ID   string   `json:"id"`
 	Kind ItemKind `json:"kind"`
 	// Seq is the event that began the item. Items are in its order. An open
-	// block has none yet and stands behind all others.
+	// block has none yet and comes after all others.
 	Seq Seq `json:"seq,omitempty"`
 	// Last is the last event that changed the item.
 	Last Seq `json:"last,omitempty"`
@@ -45,12 +45,11 @@ type Item struct {
 	Actor      *Actor `json:"actor,omitempty"`         // of the event that began it
 	// Open marks a block that is still being written: text so far.
 	Open bool `json:"open,omitempty"`
-	// Headless marks an item whose beginning was not seen, because it lies, or
-	// may lie, before the window that was folded. The item of the same id from
-	// an older window has all of it.
+	// Headless marks an item whose beginning is, or may be, before the window that
+	// was folded. The item with the same id in an older window is complete.
 	Headless bool `json:"headless,omitempty"`
 
-	// Exactly one of these is there, by kind.
+	// Exactly one of these is set; Kind says which.
 	Message  *MessageItem   `json:"message,omitempty"`
 	Text     *TextItem      `json:"text,omitempty"` // of text and thinking
 	Tool     *ToolItem      `json:"tool,omitempty"`
@@ -201,7 +200,7 @@ type NoticeItem struct {
 	By      *Actor `json:"by,omitempty"`      // of stop_requested
 }
 
-// CustomItem is an event of a type this version does not know, as it came.
+// CustomItem is an event of a type that this version does not know.
 type CustomItem struct {
 	Type    string          `json:"type"`
 	Payload json.RawMessage `json:"payload"`

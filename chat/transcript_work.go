@@ -6,7 +6,7 @@ import "cmp"
 func (t *Transcript) call(e *Event, b AgentToolCall) {
 	key := callKeyOf(e, b.CallID, b.Tool)
 	if b.CallID != "" {
-		t.cutOff(e, key) // called anew under the same id: the first has no outcome
+		t.cutOff(e, key) // the id is used again: the first call has no outcome
 	}
 	if i := t.add(e, ItemTool, callID(e, b.CallID)); i >= 0 {
 		t.Items[i].Tool = &ToolItem{CallID: b.CallID, Tool: b.Tool, Params: b.Params, Status: ToolRunning, StartedAt: e.At}
@@ -30,7 +30,7 @@ func (t *Transcript) waiting(key callKey) (i int, ok bool) {
 	return 0, false
 }
 
-// ended forgets a call that has its outcome.
+// ended removes a call that has its outcome from the running ones.
 func (t *Transcript) ended(key callKey) {
 	if waiting := t.calls[key]; len(waiting) > 1 {
 		t.calls[key] = waiting[1:]
@@ -153,7 +153,7 @@ func (t *Transcript) workstream(e *Event, id string) {
 		it.Headless = true
 		it.Work = &Workstream{WorkstreamLaunched: WorkstreamLaunched{ID: id}, State: "running", Parent: e.Workstream}
 		if known := t.State.Workstream(id); known != nil {
-			it.Work = known // the launch is not in the window, but the state remembers
+			it.Work = known // the launch is not in the window, but the state has it
 		}
 	}
 	w := *it.Work

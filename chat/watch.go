@@ -26,14 +26,14 @@ type Encoding interface {
 }
 
 // Packer is an Encoding whose bytes are compressed once for all readers, in
-// units that can stand behind any other.
+// units that can follow each other in any order.
 type Packer interface {
 	Pack(dst, plain []byte) ([]byte, Pack)
 }
 
-// Grouper is an Encoding for which pieces of one block that follow each other
-// and wait to be sent become one, of at most so many characters unless a single one
-// is longer. The one has the position of its last part.
+// Grouper is an Encoding for which adjacent pieces of one block that wait to be sent
+// are joined into one, up to Group characters; a longer piece stays alone. The joined
+// piece has the position of its last piece.
 type Grouper interface {
 	Group() int
 }
@@ -43,7 +43,7 @@ type Pack struct {
 	Len   int    // packed bytes; set by the hub
 	Size  int    // plain bytes
 	Sum   uint32 // CRC-32 of the plain bytes
-	Extra uint32 // the packer's own
+	Extra uint32 // for the packer
 }
 
 // Start says where a reader begins.
@@ -51,29 +51,28 @@ type Start struct {
 	Cursor     *Cursor       // nil: from now on, preceded by the open blocks
 	Idle       time.Duration // yield an empty batch after so much time without entries; 0 means never
 	ByPosition bool          // pieces of open blocks come in order of position among the events
-	EveryPiece bool          // with ByPosition: pieces that were written before the reader came are not joined
-	Guard      func() error  // asked before every batch; an error ends the watch. nil means none
+	EveryPiece bool          // with ByPosition: pieces that were written before the watch began are not joined
+	Guard      func() error  // called before every batch; an error ends the watch. nil means none
 }
 
-// Batch is all that a reader lacks at one moment, or a good part of it. Its
-// bytes and entries are shared: they must not be changed, and they are valid
-// until the reader asks for the next batch.
+// Batch has the next entries for a reader. Its bytes and entries are shared: they
+// must not be changed, and they are valid until the reader asks for the next batch.
 type Batch struct {
 	Bytes   []byte  // nil when there is no encoding
 	Packs   []Pack  // units in Bytes, when the encoding packs
 	Entries []Entry // when there is no encoding
 	Cursor  Cursor  // what the reader has after this batch
 	Last    Seq     // the session's last event when the batch was made
-	Live    bool    // the reader has all there is
-	Idle    bool    // nothing happened for as long as Start.Idle says
+	Live    bool    // the reader has caught up
+	Idle    bool    // there was no entry for the time Start.Idle
 }
 
-// Sink takes what a reader gets, one call at a time, on goroutines that are not
-// its own.
+// Sink receives the batches of a reader. It is called by goroutines of the hub, one
+// call at a time.
 type Sink interface {
-	// Take gets a batch, or last the error that ends the watch. It reports
-	// whether it wants to go on. A slow sink delays only itself.
+	// Take gets a batch, or at the end the error that ends the watch. It reports
+	// whether the watch continues. A slow sink delays no other reader.
 	Take(b Batch, err error) bool
-	// Done is called once, when nothing more will come.
+	// Done is called once, after the last call of Take.
 	Done()
 }

@@ -151,8 +151,8 @@ func (w *Workstream) end(state string, at At, files []string) {
 	w.State, w.EndedAt, w.Files, w.CancelBy = state, at, files, 0
 }
 
-// applyWorkstream folds the life of a workstream: what becomes of it, and who
-// is to hear of it. It reports whether the session's record changed.
+// applyWorkstream folds an event about a workstream: the state of the workstream, and
+// the lines that receive the event. It reports whether the session's record changed.
 func (s *State) applyWorkstream(e *Event) (changed bool) {
 	if b, ok := e.Body.(WorkstreamLaunched); ok {
 		s.Workstreams = append(s.Workstreams, newWorkstream(e, b))
@@ -214,9 +214,8 @@ func (s *State) wake(line string, seq Seq) {
 	l.Wakes = append(l.Wakes, seq)
 }
 
-// unasked tells a line of what somebody wanted so: it begins no turn of the main
-// line. A workstream that can do nothing but wait for its children would never
-// learn of it otherwise.
+// unasked gives a line an event that a person caused. It starts no turn of the main
+// line. It does start one of a workstream, which might only wait for its children.
 func (s *State) unasked(line string, seq Seq) {
 	if !s.tell(line, seq) && line != "" {
 		s.wake(line, seq)

@@ -17,7 +17,7 @@ func (c *Client) Launch(ctx context.Context, id chat.SessionID, l chat.Launch) (
 	return do[chat.WorkstreamStatus](ctx, c, call{method: http.MethodPost, path: sessionPath(id, "/workstreams"), in: l, safe: true})
 }
 
-// Workstreams tells how the workstreams of a session are, in the order of their
+// Workstreams returns the states of the workstreams of a session, in the order of their
 // launch.
 func (c *Client) Workstreams(ctx context.Context, id chat.SessionID) ([]chat.WorkstreamStatus, error) {
 	var out struct {
@@ -27,7 +27,7 @@ func (c *Client) Workstreams(ctx context.Context, id chat.SessionID) ([]chat.Wor
 	return out.Workstreams, err
 }
 
-// Workstream tells how one is, named by its id or its launch id.
+// Workstream returns the state of one workstream, by its id or its launch id.
 func (c *Client) Workstream(ctx context.Context, id chat.SessionID, name string) (chat.WorkstreamStatus, error) {
 	return c.workstream(ctx, http.MethodGet, id, name, "", nil)
 }

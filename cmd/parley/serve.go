@@ -26,9 +26,9 @@ type ServeCmd struct {
 
 	Config string        `help:"Configuration file with the agents. Without it, parley.yaml in this folder is read if it exists and only you can write it. SIGHUP reads the file again." env:"PARLEY_CONFIG" type:"path" placeholder:"FILE" group:"Agents"`
 	Agent  string        `help:"Agent of sessions that name none; by default the first of the configuration, or demo." env:"PARLEY_AGENT" group:"Agents"`
-	Lease  time.Duration `help:"How long a turn waits for its worker to come back; after 10 s another worker may take the turn." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
+	Lease  time.Duration `help:"How long a turn waits for its worker to reconnect; after 10 s another worker may take the turn." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 
-	Token     []string `help:"Token that may do everything; may be given several times. When one is set, every request needs a token." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
+	Token     []string `help:"Token with all scopes; may be given several times. When one is set, every request needs a token." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
 	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace] [agents=name,name]. SIGHUP reads it again." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`
 	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET" group:"Access"`
 	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path" group:"Access"`
@@ -42,18 +42,18 @@ type ServeCmd struct {
 	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST" group:"Access"`
 	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN" group:"Access"`
 
-	NemoSchema string            `help:"Message schema for NeMo WebSocket clients that do not name one: nemo (as the real server), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA" group:"Dialects"`
+	NemoSchema string            `help:"Message schema for NeMo WebSocket clients that do not name one: nemo (as the toolkit's server), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA" group:"Dialects"`
 	LettaModel map[string]string `help:"Agent for a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT" group:"Dialects"`
 
 	NATS          string        `help:"Address of the embedded NATS server for x1; off disables it; nats://HOST:PORT connects to an external server." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR" group:"Dialects"`
 	NATSWebSocket string        `help:"Address of the embedded NATS server for WebSocket clients; empty disables it." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR" group:"Dialects"`
 	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP" group:"Dialects"`
-	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none offers nothing." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER" group:"Dialects"`
+	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none disables them." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER" group:"Dialects"`
 	PreviewCmd    string        `help:"Program that answers x1.provider.preview.provision: it reads the request as JSON from standard input and prints the reply." name:"preview-command" env:"PARLEY_PREVIEW_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
 	ImageCmd      string        `help:"Program that answers x1.image.build in the same way." name:"image-command" env:"PARLEY_IMAGE_COMMAND" placeholder:"PROGRAM" group:"Dialects"`
 	Summary       string        `help:"Summary in a session's record: off (none), plain (counts and quotes, without a model)." enum:"off,plain" default:"off" env:"PARLEY_SUMMARY" group:"Dialects"`
 
-	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect after this time without an event, such as 2160h (90 days); 0 keeps them for ever." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
+	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect after this time without an event, such as 2160h (90 days); 0 keeps them." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
 
 	MaxBody       int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
 	MaxArtifact   int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
@@ -61,11 +61,11 @@ type ServeCmd struct {
 	MinFreePct    float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
 	MaxSessions   int     `help:"Sessions that one owner may have in a workspace, administrators excepted; --max-sessions=-1 means no limit." default:"100000" env:"PARLEY_MAX_SESSIONS" group:"Limits"`
 	MaxOpen       int64   `help:"Most bytes of text that is being written in one session; --max-open=-1 means no limit." name:"max-open" default:"16777216" env:"PARLEY_MAX_OPEN" group:"Limits"`
-	MaxOpenOwn    int64   `help:"The same in all sessions of one owner in a workspace." name:"max-open-owner" default:"268435456" env:"PARLEY_MAX_OPEN_OWNER" group:"Limits"`
-	MaxOpenWork   int64   `help:"The same in all sessions of a workspace." name:"max-open-workspace" default:"1073741824" env:"PARLEY_MAX_OPEN_WORKSPACE" group:"Limits"`
+	MaxOpenOwn    int64   `help:"Most bytes of text that is being written in all sessions of one owner in a workspace." name:"max-open-owner" default:"268435456" env:"PARLEY_MAX_OPEN_OWNER" group:"Limits"`
+	MaxOpenWork   int64   `help:"Most bytes of text that is being written in all sessions of a workspace." name:"max-open-workspace" default:"1073741824" env:"PARLEY_MAX_OPEN_WORKSPACE" group:"Limits"`
 	MaxStoredOwn  int64   `help:"Most bytes of events and files in all sessions of one owner in a workspace, administrators excepted; 0 means a quarter of the disk; --max-stored-owner=-1 means no limit." name:"max-stored-owner" default:"0" env:"PARLEY_MAX_STORED_OWNER" group:"Limits"`
-	MaxStoredWork int64   `help:"The same in all sessions of a workspace; 0 means half of the disk." name:"max-stored-workspace" default:"0" env:"PARLEY_MAX_STORED_WORKSPACE" group:"Limits"`
-	DiskShares    int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is how many parts there are. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
+	MaxStoredWork int64   `help:"Most bytes of events and files in all sessions of a workspace; 0 means half of the disk." name:"max-stored-workspace" default:"0" env:"PARLEY_MAX_STORED_WORKSPACE" group:"Limits"`
+	DiskShares    int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is the number of parts. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
 	Rate          float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
 	Grace          time.Duration `help:"How long running turns may continue when the server shuts down." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
@@ -73,7 +73,7 @@ type ServeCmd struct {
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
 	Pprof          bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF" group:"Operations"`
 	OTLP           string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" group:"Operations"`
-	AuditRetention time.Duration `help:"Erase entries of the audit log that are older, a month at a time; 0 keeps them for ever." default:"2160h" env:"PARLEY_AUDIT_RETENTION" group:"Operations"`
+	AuditRetention time.Duration `help:"Erase entries of the audit log that are older, a month at a time; 0 keeps them." default:"2160h" env:"PARLEY_AUDIT_RETENTION" group:"Operations"`
 	TraceURL       string        `help:"Address of a trace in your tracing system; {id} stands for the trace's id. The console links to it." name:"trace-url" env:"PARLEY_TRACE_URL" placeholder:"https://traces.example.com/{id}" group:"Operations"`
 
 	trail *audit.Log

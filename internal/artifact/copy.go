@@ -12,9 +12,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Copy gives a session a file of a session, its own or another's, under a path
-// that is free. The bytes are shared where the file system can do that, and each
-// name lives as long as it is not deleted, whatever becomes of the other.
+// Copy copies a file to a path that is free, in the same session or in another one.
+// The copy is a hard link where the file system has them. Deleting one path does not
+// change the other.
 func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to chat.SessionID, target string) (Info, error) {
 	if err := check(to, target); err != nil {
 		return Info{}, err
@@ -122,7 +122,7 @@ func (l *Local) mergeOne(ctx context.Context, id chat.SessionID, info Info, targ
 			if _, err = l.Copy(ctx, id, info.Path, id, to); chat.CodeOf(err) != chat.Conflict {
 				return to, err
 			}
-			there, err = l.Stat(ctx, id, to) // somebody was faster, maybe with the same bytes
+			there, err = l.Stat(ctx, id, to) // another merge stored it first, maybe with the same bytes
 		}
 		switch {
 		case err == nil && there.SHA256 == info.SHA256:

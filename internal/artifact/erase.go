@@ -11,9 +11,9 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// DeleteSession removes all that a session has. All its names vanish at once; if
-// the process is killed before their bytes are gone, the next Open goes on. Puts
-// under way in the session fail with gone.
+// DeleteSession removes all files of a session. All paths are removed at once; if the
+// process is killed before their bytes are removed, the next Open continues. Running
+// puts of the session fail with Gone.
 func (l *Local) DeleteSession(ctx context.Context, session chat.SessionID) (count int, bytes int64, err error) {
 	if err := session.Validate(); err != nil {
 		return 0, 0, err

@@ -61,7 +61,7 @@ func openName(record string) (*os.File, *Info, error) {
 	return f, info, nil
 }
 
-// Stat tells what is known of a path.
+// Stat returns the record of a path.
 func (l *Local) Stat(ctx context.Context, session chat.SessionID, path string) (Info, error) {
 	if err := check(session, path); err != nil {
 		return Info{}, err

@@ -86,8 +86,8 @@ type Problem struct {
 // SessionHash is how Problem names a session.
 func SessionHash(id chat.SessionID) string { return key(string(id)) }
 
-// Verify reads every byte again and compares. It reports all damage, and fails
-// only when it cannot go on.
+// Verify reads all bytes and compares them with their hashes. It reports all damage,
+// and returns an error only if it cannot continue.
 func (l *Local) Verify(ctx context.Context) (Report, error) {
 	report := Report{Problems: []Problem{}}
 	err := l.files(ctx, func(file string) error {

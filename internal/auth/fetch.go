@@ -94,7 +94,7 @@ func prefixes(all ...string) (list []netip.Prefix) {
 }
 
 // CheckAddr refuses addresses that are not on the public internet: private,
-// loopback, link-local (cloud metadata lives there), shared, multicast,
+// loopback, link-local (cloud metadata services), shared, multicast,
 // unspecified, reserved, and the IPv6 forms that hide one of these.
 func CheckAddr(addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")

@@ -145,7 +145,7 @@ func (a *Auth) Link(c chat.Caller) string {
 // The addresses that [Auth.Handler] answers.
 const (
 	LinkPath    = "/auth/link"    // GET ?code=: signs in with a one-time code, then goes to /
-	SessionPath = "/auth/session" // POST with a token signs in, GET tells who one is, DELETE signs out and ends the streams and sockets of the cookie
+	SessionPath = "/auth/session" // POST with a token signs in, GET returns the caller, DELETE signs out and ends the streams and sockets of the cookie
 )
 
 // SignInURL is the address of a one-time link below base, like http://127.0.0.1:8000.

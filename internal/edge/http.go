@@ -118,7 +118,7 @@ func (x *HTTP) Read(r *http.Request, v any) error {
 // Decode decodes JSON of a client.
 func Decode(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return chat.Errorf(chat.Invalid, "the body does not fit: %s", chat.JSONProblem(err)).Because(err)
+		return chat.Errorf(chat.Invalid, "the body is not valid: %s", chat.JSONProblem(err)).Because(err)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func CheckJSON(b []byte) error {
 	case errors.Is(err, wire.ErrJSONDepth):
 		return chat.Errorf(chat.Invalid, "the JSON is nested deeper than %d levels", wire.MaxJSONDepth)
 	case errors.Is(err, wire.ErrJSONSurrogate):
-		return chat.Errorf(chat.Invalid, "the body has half of a character (a surrogate such as \\ud83d alone): send characters whole").Because(err)
+		return chat.Errorf(chat.Invalid, "the body has a surrogate without its other half, such as \\ud83d alone").Because(err)
 	case err != nil:
 		return chat.Errorf(chat.Invalid, "the body is not valid UTF-8").Because(err)
 	}

@@ -1,8 +1,8 @@
 // Package record stores data of the server itself (grants, shares, agents of a dialect, vector collections) as events
-// of system sessions, and keeps what follows from the events in memory. It has two forms:
+// of system sessions, and keeps what follows from the events in memory. There are two kinds:
 //
-//   - [Logs]: one system session is folded into one value. For data that is kept for good, such as grants.
-//   - [Sets]: each record has a system session of its own, so that it can be erased without a trace. For data that a
+//   - [Logs]: one system session is folded into one value. For data that is never deleted, such as grants.
+//   - [Sets]: each record has a system session of its own, so that all of it can be erased. For data that a
 //     person can delete, such as the agents of a dialect.
 //
 // # Invariants

@@ -61,5 +61,5 @@ func mayChoose(c chat.Caller, have, want chat.Settings) error {
 	if c.Person() || want.Approvals == have.Approvals || want.Approvals == "" || want.Approvals == chat.ApproveAsk {
 		return nil
 	}
-	return chat.Errorf(chat.Denied, "only a person decides that nobody is asked: approvals %q needs an actor of kind user with the scope user", string(want.Approvals))
+	return chat.Errorf(chat.Denied, "only a person can turn on automatic approval: approvals %q needs an actor of kind user with the scope user", string(want.Approvals))
 }

@@ -296,7 +296,7 @@ func errTurnEnded(turn chat.TurnID) error {
 }
 
 func errOldAttempt(t *chat.Turn, attempt int) error {
-	return chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d has been given up", t.ID, t.Attempt, attempt).
+	return chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d is over", t.ID, t.Attempt, attempt).
 		With("turn_id", t.ID).With("attempt", t.Attempt)
 }
 
@@ -305,7 +305,7 @@ func errOtherLine(t *chat.Turn, workstream string) error {
 }
 
 func errFinished(block chat.BlockID) error {
-	return chat.Errorf(chat.Conflict, "block %q is finished already; go on in a new one", string(block))
+	return chat.Errorf(chat.Conflict, "block %q is finished already; continue in a new one", string(block))
 }
 
 // finishes checks the event that finishes a block: its text must begin with the text

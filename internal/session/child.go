@@ -23,9 +23,9 @@ func (s *Sessions) CreateChild(ctx context.Context, parent chat.SessionID, n cha
 	}
 	switch {
 	case parent.System() || n.ID.System():
-		return child, false, chat.Errorf(chat.Denied, "a session of the server has no children and is no child")
+		return child, false, chat.Errorf(chat.Denied, "a system session cannot have a child or be one")
 	case of.Parent != "":
-		return child, false, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
+		return child, false, chat.Errorf(chat.Denied, "a child session cannot have children; ask the parent to start another one")
 	case n.ID == parent:
 		return child, false, chat.Errorf(chat.Invalid, "session %q cannot be its own parent", string(parent))
 	}

@@ -78,7 +78,7 @@ func (d *decision) complete() {
 	case chat.Stopped:
 		body = chat.SessionCompleted{Outcome: chat.SessionCancelled}
 	default:
-		body = chat.SessionFailed{ErrorMessage: cmp.Or(d.state.Ended.Error, "the agent could not go on")}
+		body = chat.SessionFailed{ErrorMessage: cmp.Or(d.state.Ended.Error, "the agent could not continue")}
 	}
 	d.addSystem(body, "", "")
 }

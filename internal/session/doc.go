@@ -11,7 +11,7 @@
 //
 // # Deciding and storing
 //
-// Each request has two steps. lookUp reads what the rules need from the store.
+// Each request is handled in two functions. lookUp reads what the rules need from the store.
 // decide is a pure function: state, open blocks, drafts and time give numbered,
 // stamped and chained events, or a refusal. It does no I/O, reads no clock and takes
 // no lock; the type decision holds everything that it may read. So the same input gives

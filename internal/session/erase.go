@@ -34,7 +34,7 @@ func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) 
 
 // errErasing is the error for an erasure that is not complete yet.
 func errErasing(id chat.SessionID, why error) *chat.Error {
-	return chat.Errorf(chat.Unavailable, "session %s is gone for everybody and its erasure is recorded, but it is not complete: %v; the server goes on with it by itself, ask again for the receipt", id, chat.Public(why).Msg).
+	return chat.Errorf(chat.Unavailable, "session %s is erased and cannot be read any more, but some of its data is not removed yet: %v; the server continues by itself, repeat the request to get the receipt", id, chat.Public(why).Msg).
 		With("erasing", true).WithReason(chat.EraseUnfinished).Because(why)
 }
 
@@ -227,7 +227,7 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return chat.Session{}, err
 	}
 	if id.System() && !c.AdministersAll() {
-		return chat.Session{}, chat.Errorf(chat.Denied, "the log is one of the server's own: importing it needs the scope admin for all workspaces")
+		return chat.Session{}, chat.Errorf(chat.Denied, "the log is of a system session: importing it needs the scope admin for all workspaces")
 	}
 	r := s.acquire(id)
 	defer r.release()

@@ -86,7 +86,7 @@ func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID)
 		return sess, err
 	}
 	if id.System() {
-		return chat.Session{}, chat.Errorf(chat.Denied, "this session is the server's own and cannot be accepted")
+		return chat.Session{}, chat.Errorf(chat.Denied, "a system session cannot be accepted")
 	}
 	return sess, s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), string(id), id)
 }
@@ -95,11 +95,11 @@ func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID)
 // session id, because the id of a session that the caller created comes before the caller's aliases.
 func (s *Sessions) ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error {
 	if alias == "" || len(alias) > MaxForeign || chat.SessionID(alias).Validate() == nil {
-		return chat.Errorf(chat.Invalid, "an alias has 1 to %d bytes and a character that no session id has", MaxForeign)
+		return chat.Errorf(chat.Invalid, "an alias has 1 to %d bytes, and at least one character that session ids cannot have", MaxForeign)
 	}
 	sess, err := s.visible(ctx, c, id)
 	if err == nil && !began(c, &sess) {
-		err = chat.Errorf(chat.Denied, "only the owner of a session gives it an alias")
+		err = chat.Errorf(chat.Denied, "only the owner of a session can give it an alias")
 	}
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *Sessions) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (c
 // ByID returns the session and the sequence of an event, turn or prompt id.
 func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error) {
 	// One error for all cases, so that it does not reveal whether the session exists.
-	nothing := chat.Errorf(chat.NotFound, "there is nothing with that id, or it is not yours")
+	nothing := chat.Errorf(chat.NotFound, "the id does not exist, or it is not yours")
 	n, seq, ok := id.Parts()
 	if !ok {
 		return chat.Session{}, 0, nothing

@@ -17,14 +17,14 @@ import (
 // it, and the caller owns the fork.
 func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error) {
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
-		return chat.Session{}, chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
+		return chat.Session{}, chat.Errorf(chat.Denied, "creating a session needs the scope user or agent")
 	}
 	from, err := s.visible(ctx, c, id)
 	if err != nil {
 		return chat.Session{}, err
 	}
 	if from.ID.System() {
-		return chat.Session{}, chat.Errorf(chat.Denied, "this session is the server's own and cannot be forked")
+		return chat.Session{}, chat.Errorf(chat.Denied, "a system session cannot be forked")
 	}
 	if f.After == 0 {
 		f.After = from.Last

@@ -149,7 +149,7 @@ func (p *previewing) correctOffset(block chat.BlockID, err error) error {
 		have = b.len
 	}
 	e = e.With("have", have)
-	e.Msg = strings.TrimSuffix(e.Msg, "; send from there") + fmt.Sprintf(" (an array is one unit: nothing of it was shown, %d bytes of the block are there)", have)
+	e.Msg = strings.TrimSuffix(e.Msg, "; send from there") + fmt.Sprintf(" (no piece of a refused array is shown: the server has %d bytes of the block)", have)
 	return e
 }
 
@@ -195,11 +195,11 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 	}
 	have := b.len
 	if piece.Offset > have {
-		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but only %d bytes of block %q are there; send from there", piece.Offset, have, string(piece.Block)).
+		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but the server has only %d bytes of block %q; send from there", piece.Offset, have, string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
 	if both := min(piece.End, len(b.text)); piece.Offset < both && b.text[piece.Offset:both] != piece.Text[:both-piece.Offset] {
-		return chat.Errorf(chat.Conflict, "the piece says something else than what was shown of block %q; finish it as it is and go on in a new one", string(piece.Block)).
+		return chat.Errorf(chat.Conflict, "the piece differs from the text that was shown of block %q; finish the block as it is and continue in a new one", string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
 	if piece.End <= have {
@@ -213,7 +213,7 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 		piece.Text, piece.Offset = piece.Text[cut:], have
 	}
 	if b.json+chat.JSONLen(piece.Text) > chat.MaxBlockJSON {
-		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and go on in a new one", chat.MaxBlockJSON>>10)
+		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and continue in a new one", chat.MaxBlockJSON>>10)
 	}
 	if err := p.order.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
 		return err

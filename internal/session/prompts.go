@@ -154,9 +154,9 @@ func (errEnded) Error() string { return "the prompt is not open any more" }
 func mayAnswer(c chat.Caller, sess *chat.Session, p *chat.Prompt) error {
 	switch {
 	case consent(p) && c.MayServe(p.Agent) && sess.RoleOf(c.Actor) == "" && !c.Administers(sess.Workspace):
-		return chat.Errorf(chat.Denied, "you may serve agent %q, which asks this; a person of the session approves or permits", p.Agent).With("request_id", p.RequestID)
+		return chat.Errorf(chat.Denied, "you may serve agent %q, so you cannot approve or permit what it asks; another person of the session can", p.Agent).With("request_id", p.RequestID)
 	case consent(p) && !c.Person():
-		return chat.Errorf(chat.Denied, "only a person approves or permits something: this needs an actor of kind user with the scope user").
+		return chat.Errorf(chat.Denied, "only people can approve and permit: this needs an actor of kind user with the scope user").
 			With("request_id", p.RequestID)
 	case c.Actor.Kind == chat.Agent && (c.Actor.ID == p.Agent || c.MayServe(p.Agent)):
 		return chat.Errorf(chat.Denied, "agent %q asks this question and cannot answer it itself", p.Agent).With("request_id", p.RequestID)
@@ -198,7 +198,7 @@ func (d *decision) answer(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 // errLate means that an answer came after the deadline.
 type errLate struct{ requestID string }
 
-func (errLate) Error() string { return "the time to answer is over" }
+func (errLate) Error() string { return "the deadline of the prompt has passed" }
 
 // Answer answers a prompt of any kind. An invalid answer is refused with the reason, and
 // the prompt stays open. An answer to a prompt that has ended is a conflict; the error
@@ -303,7 +303,7 @@ func (a *answering) decide(d *decision) error {
 // explainPrompt turns errLate and errEnded into errors for clients.
 func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err error) error {
 	if late, ok := errors.AsType[errLate](err); ok {
-		return chat.Errorf(chat.Conflict, "the time to answer is over").WithReason(chat.PromptEnded).
+		return chat.Errorf(chat.Conflict, "the deadline of the prompt has passed").WithReason(chat.PromptEnded).
 			With("request_id", late.requestID).With("reason", chat.Expired)
 	}
 	ended, ok := errors.AsType[errEnded](err)

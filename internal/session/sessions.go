@@ -64,7 +64,7 @@ func (s *Sessions) createAliased(ctx context.Context, c chat.Caller, name chat.S
 // checkNew checks that the caller may create n, and sets its defaults.
 func (s *Sessions) checkNew(c chat.Caller, n *chat.NewSession) (err error) {
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
-		return chat.Errorf(chat.Denied, "beginning a session needs the scope user or agent")
+		return chat.Errorf(chat.Denied, "creating a session needs the scope user or agent")
 	}
 	if err := mayChoose(c, chat.Settings{}, n.Settings); err != nil {
 		return err

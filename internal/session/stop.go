@@ -20,7 +20,7 @@ func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, l
 // whether that is this one.
 func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason, ack string) (chat.StopResult, error) {
 	if len(ack) > chat.MaxClientID {
-		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the name of a stop has at most %d bytes", chat.MaxClientID)
+		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the id of a stop has at most %d bytes", chat.MaxClientID)
 	}
 	ends := func(st *chat.State, w *chat.Workstream) bool {
 		top := st.Workstream(line)

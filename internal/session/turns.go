@@ -20,14 +20,14 @@ const MaxCrashes = 3
 func (d *decision) userMessage(actor chat.Actor, draft chat.Draft) (chat.Event, error) {
 	line := d.state.Line(draft.Workstream)
 	if draft.Expect != nil && !draft.Expect.Holds(line) {
-		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed meanwhile; look at it again").With("changed", true).WithReason(chat.SessionChanged)
+		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed since it was read; read it again").With("changed", true).WithReason(chat.SessionChanged)
 	}
 	waiting := len(line.Queue)
 	if line.Turn != nil {
 		waiting += len(line.Turn.Steered)
 	}
 	if waiting >= d.maxQueue {
-		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages wait for this session already; let the agent answer or stop it first", waiting)
+		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d messages are queued in this session already; wait for the agent, or stop it", waiting)
 	}
 	if draft.Workstream != "" && line.Turn == nil {
 		w, err := workstream.Find(d.state, draft.Workstream)
@@ -74,14 +74,14 @@ func (d *decision) withdraw(actor chat.Actor, draft chat.Draft, b chat.UserMessa
 			}
 		}
 	}
-	return chat.Event{}, chat.Errorf(chat.Conflict, "message %d does not wait any more; only a queued message can be withdrawn", b.Sequence)
+	return chat.Event{}, chat.Errorf(chat.Conflict, "message %d is not queued any more; only a queued message can be withdrawn", b.Sequence)
 }
 
 // endSession adds session.completed or session.failed, after it has closed the open
 // prompts, workstreams and blocks.
 func (d *decision) endSession(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (chat.Event, error) {
 	if draft.Workstream != "" {
-		return chat.Event{}, chat.Errorf(chat.Invalid, "a session ends only by its main line")
+		return chat.Event{}, chat.Errorf(chat.Invalid, "only the main line can end a session")
 	}
 	d.closePrompts(func(*chat.Prompt) bool { return true })
 	for _, w := range workstream.Live(d.state, "") {

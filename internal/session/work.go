@@ -24,7 +24,7 @@ func (d *decision) workTurnEnded(w *chat.Workstream, outcome chat.Outcome, cause
 		d.endWork(w, chat.WorkstreamCanceled{ID: w.ID, Reason: w.Reason, Files: files})
 	case outcome == chat.Failed || outcome == chat.Interrupted:
 		if cause == "" {
-			cause = "its agent could not go on"
+			cause = "its agent could not continue"
 		}
 		d.endWork(w, chat.WorkstreamFailed{ID: w.ID, Error: clip(cause), Files: files})
 	case w.Interactive:

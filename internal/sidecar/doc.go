@@ -1,6 +1,6 @@
 // Package sidecar connects an x1 agent process to a session over NATS. It runs next to
-// the agent, speaks HTTP with it and x1 with the server, and keeps the credentials of
-// both to itself.
+// the agent, uses HTTP with the agent and x1 with the server, and does not give the
+// credentials of one to the other.
 //
 //	agent → sidecar   GET {stream}/stream, SSE: the agent's events
 //	                  POST /event: events of its tools; POST /{domain}/{op}: requests to providers

@@ -1,12 +1,12 @@
 // Package turnlog follows a session as a sequence of entries that depends on the log alone.
 //
-// A plain watch gives a late reader a finished block as one event, and a reader that was there as pieces and an event.
+// A plain watch gives a late reader a finished block as one event, and a live reader pieces and an event.
 // [Follow] gives both the same: every event and, before the event that finishes a block, every piece of the block, cut
 // where it was cut when it was written, all in order of position. So the n-th entry of a turn is the same for each reader,
 // also after a restart of the server, and a dialect whose clients resume by counting needs no storage of its own.
 //
 // There are two limits. A power cut loses pieces that were not synced yet. And a block of a workstream that was open when a
-// turn of the main line ended may come later among the entries of the next turn to a late reader than to one that was there.
+// turn of the main line ended may come later among the entries of the next turn for a late reader than for a live one.
 package turnlog
 
 import (

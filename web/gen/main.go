@@ -1,6 +1,5 @@
-// Command gen writes the TypeScript form of the vocabulary: the types that the
-// web client offers, and the shapes with which its fold decodes payloads as the Go
-// fold does. It is run from the root of the repository:
+// Command gen writes the vocabulary in TypeScript: the types of the web client, and
+// the shapes with which its fold decodes payloads like the Go fold. It is run from the root of the repository:
 //
 //	go run ./web/gen
 //

@@ -14,16 +14,16 @@
 //
 // A [run] turns the entries of a turn into chunks. It depends on the log alone, so chunk N of a segment is the same for every
 // reader, also after a restart: clients resume by counting. The id of a segment (the "run id" of WorkflowChatTransport) is the
-// id of its message, and a dot with its number behind the first.
+// id of its message; from the second segment on, a dot and the index of the segment follow.
 //
 // # What a page sends
 //
-// A request repeats the whole conversation as the page believes it. Only the last message is read: a user message is sent, an
+// A request repeats the whole conversation as the page has it. Only the last message is read: a user message is sent, an
 // assistant message is searched for answers to prompts that are open in the log, also one directly before a user message.
 // Everything else is ignored.
 //
 // # What is not offered
 //
 // The text stream protocol, useCompletion and useObject; the data stream protocol of version 4. A response that has to end
-// early is broken off, never ended: the clients take a clean end for success.
+// early is broken off, never ended: the clients take a proper end for success.
 package aisdk

@@ -29,7 +29,7 @@
 //	workstream.*                   system_message
 //	turn.completed                 stop_reason, then usage_statistics or error_message, then [DONE]
 //
-// All other events show nothing. Lists, steps and runs are made from llm.Fold, which turns events into whole messages;
+// All other events are not shown. Lists, steps and runs are made from llm.Fold, which turns events into whole messages;
 // streams and answers from stream.Feed, which gives their parts the same ids.
 //
 // # Concurrency

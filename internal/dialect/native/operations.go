@@ -86,7 +86,7 @@ func (d *Dialect) operations() []operation {
 		{method: "PATCH", path: session, do: take(d, d.patchSession), name: "updateSession", code: 200,
 			says: "Changes the fields that are given."},
 		{method: "DELETE", path: session, do: reply(d, d.eraseSession), name: "eraseSession", code: 200,
-			says: "Erases a session: its text is removed from every file. The id answers `gone` for ever. Backups are not covered."},
+			says: "Erases a session: its text is removed from every file. Later requests with its id are answered with `gone`. Backups are not covered."},
 		{method: "POST", path: session + "/accept", do: reply(d, d.acceptSession), name: "acceptSession", code: 200, exact: true,
 			says: "Accepts a session that somebody else has made the caller a member of: clients that choose their own conversation ids (NeMo) reach it by its id from now on. A session of the caller that had this id as an alias keeps its own id."},
 		{method: "POST", path: session + "/events", do: raw(d.appendEvents), name: "appendEvents", in: draftBody{}, out: eventsBody{}, code: 201,

@@ -4,7 +4,7 @@
 //
 // # How one event travels
 //
-// An x1 sidecar publishes an agent.text on x1.session.s1.events. It goes down once:
+// An x1 sidecar publishes an agent.text on x1.session.s1.events. On the way to the log it passes:
 //
 //	mapping    the NATS server maps the subject to parley.in.…, which viewers cannot see (subjects.go)
 //	inbound    receives it; messages of one session are handled in order (inbound.go)
@@ -13,7 +13,7 @@
 //	Sessions   appends it: the event has its sequence and is durable
 //	reply      the sender gets {session_id, sequence, id}, if it gave a reply subject
 //
-// and comes back once, like every stored event of every dialect:
+// Then it is published, like every stored event of every dialect:
 //
 //	Published  package session calls this observer after each commit and preview; the events
 //	           are put into the queue of the projector (projector.go)

@@ -137,7 +137,7 @@ func (o *Orchestration) spawn(ctx context.Context, c natsprovider.Call, q spawnA
 		return nil, err
 	}
 	if parent.Parent != "" { // before a grant is used up
-		return nil, chat.Errorf(chat.Denied, "a child has no children of its own; ask the parent to start another one")
+		return nil, chat.Errorf(chat.Denied, "a child session cannot have children; ask the parent to start another one")
 	}
 	child, created, err := o.createChild(ctx, &parent, &q)
 	if err != nil {
