@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -28,41 +27,6 @@ var (
 	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
 )
 
-// gate is a journal that refuses writes after the simulated kill of the process: at
-// once, or after a number of writes.
-type gate struct {
-	*journal.Journal
-	left atomic.Int64 // writes until the kill; negative is dead
-	full atomic.Bool  // the disk has no room
-	once sync.Once
-	dead chan struct{} // closed at the first write after the kill
-}
-
-func (g *gate) write() error {
-	if g.full.Load() {
-		return chat.Errorf(chat.Unavailable, "the disk is full")
-	}
-	if g.left.Add(-1) < 0 {
-		g.once.Do(func() { close(g.dead) })
-		return chat.Errorf(chat.Unavailable, "the process is dead")
-	}
-	return nil
-}
-
-func (g *gate) Commit(ctx context.Context, c *chat.Commit) error {
-	if err := g.write(); err != nil {
-		return err
-	}
-	return g.Journal.Commit(ctx, c)
-}
-
-func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
-	if err := g.write(); err != nil {
-		return err
-	}
-	return g.Journal.WritePreviews(ctx, id, pieces)
-}
-
 // testServer is a server without its edges, which can be killed and started again.
 type testServer struct {
 	t      testing.TB
@@ -72,8 +36,8 @@ type testServer struct {
 	grace  time.Duration // 0 means the lease
 	agents map[string]agent.Agent
 
-	gate *gate
-	hub  *hub.Hub
+	journal *journaltest.Journal
+	hub     *hub.Hub
 	*session.Sessions
 	runner *agentpool.Runner
 	pool   *agentpool.Pool
@@ -96,16 +60,9 @@ func newServer(t testing.TB, a agent.Agent) *testServer {
 // start starts a process that is killed after a number of writes; 0 means never.
 func (p *testServer) start(writes int64) {
 	p.t.Helper()
-	j, err := journal.Open("/data", journal.Options{FS: p.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.gate = &gate{Journal: j, dead: make(chan struct{})}
-	if p.gate.left.Store(writes); writes == 0 {
-		p.gate.left.Store(1 << 60)
-	}
-	p.hub = hub.New(j, hub.Options{})
-	for id, blocks := range j.OpenBlocks() {
+	p.journal = journaltest.Open(p.t, p.disk, writes)
+	p.hub = hub.New(p.journal, hub.Options{})
+	for id, blocks := range p.journal.OpenBlocks() {
 		p.hub.Restore(id, blocks)
 	}
 	p.pool = agentpool.NewPool(agentpool.PoolOptions{Lease: p.lease, Grace: cmp.Or(p.grace, p.lease)})
@@ -115,7 +72,7 @@ func (p *testServer) start(writes int64) {
 	}
 	p.names = agents
 	p.runner = agentpool.NewRunner(agents, p.opt)
-	p.Sessions = session.New(p.gate, p.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: p.runner.Erased, Committed: p.committed}}})
+	p.Sessions = session.New(p.journal, p.hub, session.Options{DefaultAgent: "test", Observers: []session.Observer{{Erased: p.runner.Erased, Committed: p.committed}}})
 	p.runner.Attach(p.Sessions)
 }
 
@@ -149,19 +106,19 @@ func (p *testServer) shutdown() {
 		}
 		p.end = nil
 	}
-	if p.gate != nil {
+	if p.journal != nil {
 		p.hub.Close(nil)
-		if err := p.gate.Close(); err != nil {
+		if err := p.journal.Close(); err != nil {
 			p.t.Fatal(err)
 		}
-		p.gate = nil
+		p.journal = nil
 	}
 }
 
 // kill ends the process without writing anything more.
 func (p *testServer) kill() {
-	if p.gate != nil {
-		p.gate.left.Store(-1 << 60)
+	if p.journal != nil {
+		p.journal.KillAfter(0)
 	}
 	p.shutdown()
 }
@@ -194,7 +151,7 @@ func (p *testServer) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (
 		}
 		select {
 		case <-moved:
-		case <-p.gate.dead:
+		case <-p.journal.Killed:
 			return false
 		case <-timeout.C:
 			p.t.Fatalf("waited in vain for %s; the log says\n%s", what, p.logText("s"))
@@ -252,7 +209,7 @@ func (p *testServer) say(text string) {
 
 // story is the log, one line per event, without what differs between attempts.
 func (p *testServer) logText(id chat.SessionID) string {
-	facts, _, err := p.gate.Read(ctx, id, chat.Range{})
+	facts, _, err := p.journal.Read(ctx, id, chat.Range{})
 	if err != nil {
 		return err.Error()
 	}

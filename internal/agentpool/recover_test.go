@@ -23,7 +23,7 @@ func TestUnrepeatableToolIsNotRunAgain(t *testing.T) {
 		for range 2 {
 			_, err := t.Call(ctx, "pay", nil, agent.CallOptions{}, func(ctx context.Context) (json.RawMessage, error) {
 				if runs.Add(1) == 1 {
-					p.gate.left.Store(0) // the lights go out
+					p.journal.KillAfter(0) // the lights go out
 				}
 				return json.RawMessage("1"), nil
 			})
@@ -36,7 +36,7 @@ func TestUnrepeatableToolIsNotRunAgain(t *testing.T) {
 		}
 		// Once more from the beginning: the outcome stays what it was.
 		if t.Ref().Attempt == 2 {
-			p.gate.left.Store(0)
+			p.journal.KillAfter(0)
 		}
 		return t.Say(ctx, "done")
 	})
@@ -45,7 +45,7 @@ func TestUnrepeatableToolIsNotRunAgain(t *testing.T) {
 	p.begin(chat.NewSession{})
 	p.say("hi")
 	for range 2 {
-		<-p.gate.dead
+		<-p.journal.Killed
 		p.restart(0)
 	}
 	p.awaitEnd(chat.Done)
@@ -131,10 +131,10 @@ func TestTurnIsResumedWhenTheDiskHasSpace(t *testing.T) {
 		request := p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
 		p.kill()
 		p.start(0)
-		p.gate.full.Store(true)
+		p.journal.Full.Store(true)
 		p.run()
 		synctest.Wait() // it was tried and refused
-		p.gate.full.Store(false)
+		p.journal.Full.Store(false)
 		if _, err := p.Answer(ctx, ann, "s", request, chat.Answer{Text: "so."}); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestShownTextIsKeptAfterACrash(t *testing.T) {
 			return err
 		}
 		if attempt < len(words) {
-			p.gate.left.Store(0)
+			p.journal.KillAfter(0)
 		}
 		return w.Close(ctx)
 	})
@@ -172,7 +172,7 @@ func TestShownTextIsKeptAfterACrash(t *testing.T) {
 	p.begin(chat.NewSession{})
 	p.say("hi")
 	for range len(words) - 1 {
-		<-p.gate.dead
+		<-p.journal.Killed
 		p.restart(0)
 	}
 	p.awaitEnd(chat.Done)
@@ -194,14 +194,14 @@ func TestShownTextIsKeptAfterACrash(t *testing.T) {
 			if err := w.Write(ctx, "one"); err != nil {
 				return err
 			}
-			p.gate.left.Store(0)
+			p.journal.KillAfter(0)
 			return w.Close(ctx)
 		})
 		p.start(0)
 		p.run()
 		p.begin(chat.NewSession{})
 		p.say("hi")
-		<-p.gate.dead
+		<-p.journal.Killed
 		p.restart(0)
 		p.awaitEnd(chat.Done)
 		p.wantLog("user hi", "turn.started", "said in part one", "says "+less, "ended done")
@@ -213,7 +213,7 @@ func TestCrashLoopEnds(t *testing.T) {
 	p := newServer(t, nil)
 	p.agents["test"] = agent.Func(func(ctx context.Context, t *agent.Turn) error {
 		tries.Add(1)
-		p.gate.left.Store(0)
+		p.journal.KillAfter(0)
 		return t.Say(ctx, "never stored")
 	})
 	p.start(0)
@@ -221,10 +221,10 @@ func TestCrashLoopEnds(t *testing.T) {
 	p.begin(chat.NewSession{})
 	p.say("hi")
 	for range 2 {
-		<-p.gate.dead
+		<-p.journal.Killed
 		p.restart(0)
 	}
-	<-p.gate.dead
+	<-p.journal.Killed
 	p.restart(0)
 	end := p.awaitEnd(chat.Failed)
 	if tries.Load() != 3 || !strings.Contains(end.Error, "given up after 3 attempts") {
@@ -288,7 +288,7 @@ func TestTurnEndsWhenTheDiskHasSpace(t *testing.T) {
 		if t.Text() != "hi" {
 			return nil
 		}
-		p.gate.full.Store(true)
+		p.journal.Full.Store(true)
 		defer close(failed)
 		return t.Say(ctx, "no room")
 	})
@@ -297,7 +297,7 @@ func TestTurnEndsWhenTheDiskHasSpace(t *testing.T) {
 	p.begin(chat.NewSession{})
 	p.say("hi")
 	<-failed
-	p.gate.full.Store(false)
+	p.journal.Full.Store(false)
 	p.awaitEnd(chat.Failed)
 	p.say("again")
 	p.await("the next turn", func(evs []chat.Event) bool {
@@ -349,7 +349,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 				received = append(received, m.Text)
 			}
 			if i == 3 && t.Ref().Attempt == 1 {
-				p.gate.left.Store(0)
+				p.journal.KillAfter(0)
 			}
 			if err := t.Status(ctx, strings.Join(received, "+"), ""); err != nil {
 				return err
@@ -368,7 +368,7 @@ func TestSteeringAfterACrash(t *testing.T) {
 		}
 		step <- struct{}{}
 	}
-	<-p.gate.dead
+	<-p.journal.Killed
 	p.kill()
 	p.start(0)
 	p.say("e") // while the turn does not run: it is received at a later step
@@ -387,7 +387,7 @@ func TestAgentMayDifferAfterACrash(t *testing.T) {
 			if err := t.Status(ctx, "x", ""); err != nil {
 				return err
 			}
-			p.gate.left.Store(0)
+			p.journal.KillAfter(0)
 			return t.Say(ctx, "x")
 		}
 		_, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
@@ -397,7 +397,7 @@ func TestAgentMayDifferAfterACrash(t *testing.T) {
 	p.run()
 	p.begin(chat.NewSession{})
 	p.say("hi")
-	<-p.gate.dead
+	<-p.journal.Killed
 	p.restart(0)
 	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, "does not repeat its steps") {
 		t.Fatal(end.Error)

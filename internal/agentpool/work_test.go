@@ -27,7 +27,7 @@ func (o on) Answer(ctx context.Context, t *agent.Turn) error {
 
 // count counts the events of a type, about a workstream if one is named.
 func (p *testServer) count(typ, about string) int {
-	facts, _, err := p.gate.Read(ctx, "s", chat.Range{Types: []string{typ}})
+	facts, _, err := p.journal.Read(ctx, "s", chat.Range{Types: []string{typ}})
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,7 +19,7 @@ import (
 	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -31,48 +30,11 @@ var (
 	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
 )
 
-// mortal is the real journal of a process that dies after so many writes.
-type mortal struct {
-	*journal.Journal
-	left atomic.Int64
-	once sync.Once
-	dead chan struct{}
-}
-
-var errDead = errors.New("the process is dead")
-
-func (m *mortal) write() error {
-	if m.left.Add(-1) >= 0 {
-		return nil
-	}
-	m.once.Do(func() { close(m.dead) })
-	return errDead
-}
-
-func (m *mortal) Commit(ctx context.Context, c *chat.Commit) error {
-	if err := m.write(); err != nil {
-		return err
-	}
-	return m.Journal.Commit(ctx, c)
-}
-
-func (m *mortal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
-	if err := m.write(); err != nil {
-		return err
-	}
-	return m.Journal.WritePreviews(ctx, id, pieces)
-}
-
 // life is one process: it begins the session or takes it up, answers what is
 // asked, and returns the log when the turn has ended, or "" when it died.
 func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.Prompt) (chat.Answer, bool)) string {
 	t.Helper()
-	j, err := journal.Open("/data", journal.Options{FS: disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := &mortal{Journal: j, dead: make(chan struct{})}
-	log.left.Store(writes)
+	j := journaltest.Open(t, disk, writes)
 	h := hub.New(j, hub.Options{})
 	for id, blocks := range j.OpenBlocks() {
 		h.Restore(id, blocks)
@@ -87,7 +49,7 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 		return commit(n)
 	}})
 	moved := make(chan struct{}, 1)
-	s := session.New(log, h, session.Options{Observers: []session.Observer{{Committed: func(evs []chat.Event) {
+	s := session.New(j, h, session.Options{Observers: []session.Observer{{Committed: func(evs []chat.Event) {
 		runner.Committed(evs)
 		select {
 		case moved <- struct{}{}:
@@ -100,7 +62,7 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 	wg.Go(func() { _ = runner.Run(run) })
 	wg.Go(func() { _ = s.Run(run) })
 	defer func() {
-		log.left.Store(-1 << 60)
+		j.KillAfter(0)
 		end()
 		wg.Wait()
 		h.Close(nil)
@@ -130,14 +92,14 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 		for _, p := range st.Prompts {
 			if a, ok := answer(*p); ok {
 				a.ClientID = "answer-" + p.RequestID
-				if _, err := s.Answer(ctx, ann, "s", p.RequestID, a); err != nil && !errors.Is(err, errDead) && chat.CodeOf(err) != chat.Conflict {
+				if _, err := s.Answer(ctx, ann, "s", p.RequestID, a); err != nil && !errors.Is(err, journaltest.ErrKilled) && chat.CodeOf(err) != chat.Conflict {
 					t.Fatal(err)
 				}
 			}
 		}
 		select {
 		case <-moved:
-		case <-log.dead:
+		case <-j.Killed:
 			return ""
 		case <-timeout.C:
 			t.Fatalf("%s has no end; the log says\n%s", say, story(t, j))
@@ -146,7 +108,7 @@ func life(t *testing.T, disk vfs.FS, writes int64, say string, answer func(chat.
 }
 
 // story is what the agent put into the log, a line for each event.
-func story(t *testing.T, j *journal.Journal) string {
+func story(t *testing.T, j *journaltest.Journal) string {
 	t.Helper()
 	facts, _, err := j.Read(ctx, "s", chat.Range{})
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 	"github.com/parley-hq/parley/internal/agents/model"
 	"github.com/parley-hq/parley/internal/agents/tool"
 	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
 	"github.com/parley-hq/parley/internal/modeltest"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -41,42 +40,11 @@ type testServer struct {
 	agent *model.Agent
 	stop  func()
 
-	gate *gate
+	journal *journaltest.Journal
 
 	mu     sync.Mutex
 	events []chat.Event
 	moved  chan struct{}
-}
-
-// gate is the real journal, which takes nothing any more after so many writes:
-// what a killed process has not written is gone.
-type gate struct {
-	*journal.Journal
-	left atomic.Int64
-	once sync.Once
-	dead chan struct{} // closed at the first write after the kill
-}
-
-func (g *gate) write() error {
-	if g.left.Add(-1) < 0 {
-		g.once.Do(func() { close(g.dead) })
-		return chat.Errorf(chat.Unavailable, "the process is dead")
-	}
-	return nil
-}
-
-func (g *gate) Commit(ctx context.Context, c *chat.Commit) error {
-	if err := g.write(); err != nil {
-		return err
-	}
-	return g.Journal.Commit(ctx, c)
-}
-
-func (g *gate) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
-	if err := g.write(); err != nil {
-		return err
-	}
-	return g.Journal.WritePreviews(ctx, id, pieces)
 }
 
 func newServer(t *testing.T, opt model.Options, script modeltest.Script) *testServer {
@@ -98,26 +66,20 @@ func newServer(t *testing.T, opt model.Options, script modeltest.Script) *testSe
 	return w
 }
 
-// start begins a process over the disk that dies after so many writes; 0 is never.
+// start starts a process that is killed after a number of writes; 0 means never.
 func (w *testServer) start(writes int64) {
 	w.t.Helper()
 	a := model.New(w.opt)
-	j, err := journal.Open("/data", journal.Options{FS: w.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.gate = &gate{Journal: j, dead: make(chan struct{})}
-	if w.gate.left.Store(writes); writes == 0 {
-		w.gate.left.Store(1 << 60)
-	}
-	h := hub.New(j, hub.Options{})
-	for id, blocks := range j.OpenBlocks() {
+	j := journaltest.Open(w.t, w.disk, writes)
+	w.journal = j
+	h := hub.New(w.journal, hub.Options{})
+	for id, blocks := range w.journal.OpenBlocks() {
 		h.Restore(id, blocks)
 	}
 	registry := agentpool.NewRegistry(agentpool.NewPool(agentpool.PoolOptions{}))
 	registry.Add(agent.Info{Name: "helper", Kind: "model"}, a)
 	runner := agentpool.NewRunner(registry, agentpool.Options{Grace: time.Millisecond})
-	w.Sessions = session.New(w.gate, h, session.Options{DefaultAgent: "helper", Observers: []session.Observer{{Erased: runner.Erased, Committed: func(evs []chat.Event) {
+	w.Sessions = session.New(w.journal, h, session.Options{DefaultAgent: "helper", Observers: []session.Observer{{Erased: runner.Erased, Committed: func(evs []chat.Event) {
 		runner.Committed(evs)
 		w.mu.Lock()
 		defer w.mu.Unlock()

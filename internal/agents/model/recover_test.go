@@ -41,7 +41,7 @@ func TestKilledAnywhere(t *testing.T) {
 		w.say("s-1", "go")
 		killed := false
 		select {
-		case <-w.gate.dead:
+		case <-w.journal.Killed:
 			killed = true
 		case <-w.finished("s-1"):
 		}
@@ -79,7 +79,7 @@ func TestKilledAnywhere(t *testing.T) {
 // finished is closed when the first turn has ended.
 func (w *testServer) finished(id chat.SessionID) <-chan struct{} {
 	done := make(chan struct{})
-	gate := w.gate
+	killed := w.journal.Killed
 	go func() {
 		defer close(done)
 		for {
@@ -91,7 +91,7 @@ func (w *testServer) finished(id chat.SessionID) <-chan struct{} {
 			}
 			select {
 			case <-moved:
-			case <-gate.dead:
+			case <-killed:
 				return
 			}
 		}

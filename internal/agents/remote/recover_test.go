@@ -153,7 +153,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			flush(w, `{"type":"text","text":"It "}`+"\n", `{"type":"text","text":"is bl"}`+"\n", `{"type":"plan","tasks":[]}`+"\n", `{"type":"text","text":"ue."}`+"\n",
 				`{"type":"usage","input_tokens":1,"output_tokens":2}`+"\n", `{"type":"done"}`+"\n")
 		})
-		h.journal.left.Store(at)
+		h.journal.KillAfter(at - 1)
 		kills := 0
 		if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"}).As("c-1")}); err != nil {
 			t.Fatal(err)
@@ -163,7 +163,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 			h.kill()
 			h.start()
 			if kills == 1 {
-				h.journal.left.Store(at)
+				h.journal.KillAfter(at - 1)
 			}
 		}
 		h.awaitEnd(1)

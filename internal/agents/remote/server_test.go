@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/remote"
 	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/journal/journaltest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -30,39 +29,6 @@ var (
 	ann = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Scopes: []chat.Scope{chat.ScopeUser}}
 )
 
-// killableJournal is a journal that refuses writes after the simulated kill of the process.
-type killableJournal struct {
-	*journal.Journal
-	dead atomic.Bool
-	left atomic.Int64  // writes until the kill, when it is not 0
-	died chan struct{} // closed at the kill
-}
-
-// write counts a write and reports whether it is allowed.
-func (g *killableJournal) write() bool {
-	if g.left.Load() > 0 && g.left.Add(-1) == 0 {
-		g.dead.Store(true)
-		close(g.died)
-	}
-	return !g.dead.Load()
-}
-
-var errDead = chat.Errorf(chat.Unavailable, "the process is dead")
-
-func (g *killableJournal) Commit(ctx context.Context, c *chat.Commit) error {
-	if !g.write() {
-		return errDead
-	}
-	return g.Journal.Commit(ctx, c)
-}
-
-func (g *killableJournal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
-	if !g.write() {
-		return errDead
-	}
-	return g.Journal.WritePreviews(ctx, id, pieces)
-}
-
 // testServer is a server without its edges, whose agent is called over HTTP. It can
 // be killed and started again.
 type testServer struct {
@@ -70,7 +36,7 @@ type testServer struct {
 	disk vfs.FS
 	opt  remote.Options
 
-	journal *killableJournal
+	journal *journaltest.Journal
 	hub     *hub.Hub
 	agent   *remote.Agent
 	*session.Sessions
@@ -101,15 +67,12 @@ func newServer(t *testing.T, opt remote.Options, endpoint http.HandlerFunc) *tes
 
 func (h *testServer) start() {
 	h.t.Helper()
-	j, err := journal.Open("/data", journal.Options{FS: h.disk, Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	h.journal = &killableJournal{Journal: j, died: make(chan struct{})}
-	h.hub = hub.New(j, hub.Options{})
-	for id, blocks := range j.OpenBlocks() {
+	h.journal = journaltest.Open(h.t, h.disk, 0)
+	h.hub = hub.New(h.journal, hub.Options{})
+	for id, blocks := range h.journal.OpenBlocks() {
 		h.hub.Restore(id, blocks)
 	}
+	var err error
 	if h.agent, err = remote.New(h.opt); err != nil {
 		h.t.Fatal(err)
 	}
@@ -166,7 +129,7 @@ func (h *testServer) committed(evs []chat.Event) {
 	h.notify()
 }
 
-// stir wakes await. The caller holds mu.
+// notify wakes await. The caller holds mu.
 func (h *testServer) notify() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -177,7 +140,7 @@ func (h *testServer) kill() {
 	if h.end == nil {
 		return
 	}
-	h.journal.dead.Store(true)
+	h.journal.KillAfter(0)
 	h.end()
 	for range 3 {
 		if err := <-h.ended; err != nil {
@@ -187,7 +150,7 @@ func (h *testServer) kill() {
 	h.end = nil
 	h.agent.Close()
 	h.hub.Close(nil)
-	if err := h.journal.Journal.Close(); err != nil {
+	if err := h.journal.Close(); err != nil {
 		h.t.Error(err)
 	}
 }
@@ -268,7 +231,7 @@ func (h *testServer) awaitKill() bool {
 		}
 		select {
 		case <-changed:
-		case <-h.journal.died:
+		case <-h.journal.Killed:
 			return true
 		}
 	}
