@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 )
 
 func (w *world) parsed(text string) []chat.Draft {
@@ -122,7 +123,7 @@ func (s keeper) put(_ context.Context, id chat.SessionID, path, mediaType string
 }
 
 func TestLargeDataBecomesAFile(t *testing.T) {
-	large, picture := strings.Repeat("x<", MaxInline/2), strings.Repeat("\x00\xff", MaxInline/2)
+	large, picture := strings.Repeat("x<", attachment.MaxInline/2), strings.Repeat("\x00\xff", attachment.MaxInline/2)
 	link := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(picture))
 	for _, x := range []struct{ typ, payload, media, content, rest string }{
 		{"agent.artifact", `{"type":"html","title":"T","mine":7,"data":"` + large + `"}`, "text/html; charset=utf-8", large, `"mine":7`},
@@ -177,7 +178,7 @@ func TestDataIsStoredOnlyForCallersThatMayAppend(t *testing.T) {
 	kept := keeper{}
 	w := newWorld(t, Options{Store: kept.put})
 	id := w.begin("s", chat.NewSession{Agent: "demo", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
-	large := strings.Repeat("x", MaxInline+1)
+	large := strings.Repeat("x", attachment.MaxInline+1)
 	for _, c := range []chat.Caller{bob, ann} { // a viewer, and a person without the scope agent
 		_, err := w.Append(ctx, c, id, w.parsed(`{"type":"agent.artifact","payload":{"type":"html","data":"`+large+`"}}`))
 		w.wantCode(err, chat.Denied)

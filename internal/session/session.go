@@ -84,7 +84,7 @@ type Options struct {
 	Scarce       func() (reserve int64, scarce bool) // reports whether less than twice the disk's reserve is free; nil means never
 	Refused      func(quota string)                  // called with the name of an exceeded quota; must not block
 	Artifacts    artifacts                           // the file store; nil means that there are no files
-	Store        chat.StoreFunc                      // stores data that is larger than MaxInline; nil means that it stays in the event
+	Store        chat.StoreFunc                      // stores data that is larger than attachment.MaxInline; nil means that it stays in the event
 	Observers    []Observer                          // receive all changes; see also Observe
 	Now          func() time.Time                    // nil means time.Now
 	Logger       *slog.Logger                        // nil means no logging

@@ -1,15 +1,14 @@
 package agui
 
 import (
-	"cmp"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
@@ -113,18 +112,8 @@ func clientID(id string) string {
 	return "agui-" + hex.EncodeToString(sum[:])
 }
 
-// file is an attachment that is stored as a file of the session.
-type file struct {
-	path, media string
-	data        []byte
-}
-
-// userDraft makes the draft of a user message. The files have to be stored before it.
-func (in *input) userDraft(m *message) (chat.Draft, []file, error) {
-	body, files, err := userBody(m)
-	if err != nil {
-		return chat.Draft{}, nil, err
-	}
+// userDraft makes the draft of a user message.
+func (in *input) userDraft(m *message, body chat.UserMessage) (draft chat.Draft, err error) {
 	own := stored{Run: in.RunID}
 	if id := clientID(m.ID); id != m.ID {
 		own.MessageID = m.ID
@@ -138,7 +127,7 @@ func (in *input) userDraft(m *message) (chat.Draft, []file, error) {
 	var tools []chat.ClientTool
 	for _, t := range in.Tools {
 		if t.Name == "" {
-			return chat.Draft{}, nil, chat.Errorf(chat.Invalid, "tools: a tool needs a name")
+			return draft, chat.Errorf(chat.Invalid, "tools: a tool needs a name")
 		}
 		tools = append(tools, chat.ClientTool{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
 	}
@@ -147,12 +136,9 @@ func (in *input) userDraft(m *message) (chat.Draft, []file, error) {
 		Tools  []chat.ClientTool `json:"client_tools,omitempty"`
 		System string            `json:"system,omitempty"`
 	}{own, tools, in.system()})
-	if err != nil {
-		return chat.Draft{}, nil, err
-	}
-	d := chat.NewDraft(body).As(clientID(m.ID))
-	d.Via = via
-	return d, files, nil
+	draft = chat.NewDraft(body).As(clientID(m.ID))
+	draft.Via = via
+	return draft, err
 }
 
 // system is what the page adds to the agent's instructions: its context, and messages of the roles system and developer.
@@ -197,98 +183,66 @@ func contentText(raw json.RawMessage) string {
 }
 
 // userBody reads the content of a user message.
-func userBody(m *message) (body chat.UserMessage, files []file, err error) {
+func userBody(m *message) (body chat.UserMessage, err error) {
 	if json.Unmarshal(m.Content, &body.Text) == nil {
 		if strings.TrimSpace(body.Text) == "" {
-			return body, nil, chat.Errorf(chat.Invalid, "the message is empty")
+			return body, chat.Errorf(chat.Invalid, "the message is empty")
 		}
-		return body, nil, nil
+		return body, nil
 	}
 	var parts []part
 	if err := json.Unmarshal(m.Content, &parts); err != nil {
-		return body, nil, chat.Errorf(chat.Invalid, "the content of a user message is a text or a list of parts").Because(err)
+		return body, chat.Errorf(chat.Invalid, "the content of a user message is a text or a list of parts").Because(err)
 	}
 	if len(parts) > maxParts {
-		return body, nil, chat.Errorf(chat.TooLarge, "a message has at most %d parts", maxParts)
+		return body, chat.Errorf(chat.TooLarge, "a message has at most %d parts", maxParts)
 	}
 	for i, p := range parts {
-		one, f, err := userPart(&p)
+		one, err := userPart(&p)
 		if err != nil {
-			return body, nil, chat.Errorf(chat.Invalid, "content[%d]: %s", i, chat.Public(err).Msg).Because(err)
-		}
-		if f != nil {
-			files = append(files, *f)
+			return body, chat.Errorf(chat.Invalid, "content[%d]: %s", i, chat.Public(err).Msg).Because(err)
 		}
 		if one.Type != "text" || one.Text != "" {
 			body.Content = append(body.Content, one)
 		}
 	}
 	if len(body.Content) == 0 {
-		return body, nil, chat.Errorf(chat.Invalid, "the message is empty")
+		return body, chat.Errorf(chat.Invalid, "the message is empty")
 	}
 	if len(body.Content) == 1 && body.Content[0].Type == "text" {
 		body.Text, body.Content = body.Content[0].Text, nil
 	}
-	return body, files, nil
+	return body, nil
 }
 
-// inlineData is the size in base64 above which an attachment is stored as a file of the session.
-const inlineData = 32 << 10
-
-// userPart reads a part of a message, and the file that it brings along.
-func userPart(p *part) (out chat.Part, f *file, err error) {
+// userPart reads a part of a message.
+func userPart(p *part) (out chat.Part, err error) {
 	source := p.Source
-	kind := p.Type
-	switch kind {
+	out.Type, out.Name = p.Type, p.Name
+	switch p.Type {
 	case "text":
-		return chat.Part{Type: "text", Text: p.Text}, nil, nil
+		return chat.Part{Type: "text", Text: p.Text}, nil
 	case "image", "audio", "video":
 	case "document":
-		kind = "file"
+		out.Type = "file"
 	case "binary":
+		out.Type = "" // that of the media type
 		source = &partSource{Type: "url", Value: p.URL, MediaType: p.MediaType}
 		if p.Data != "" {
 			source.Type, source.Value = "data", p.Data
 		}
-		kind = "file"
-		if major, _, ok := strings.Cut(p.MediaType, "/"); ok && (major == "image" || major == "audio" || major == "video") {
-			kind = major
-		}
 	default:
-		return out, nil, chat.Errorf(chat.Invalid, "type %q is not one of text, image, audio, video, document", text.Clip(kind, 40))
+		return out, chat.Errorf(chat.Invalid, "type %q is not one of text, image, audio, video, document", text.Clip(p.Type, 40))
 	}
 	if source == nil || source.Value == "" {
-		return out, nil, chat.Errorf(chat.Invalid, "a part of type %s needs a source", kind)
+		return out, chat.Errorf(chat.Invalid, "a part of type %s needs a source", p.Type)
 	}
-	out = chat.Part{Type: kind, MediaType: source.MediaType, Name: p.Name}
-	value, media := source.Value, source.MediaType
+	out.MediaType = source.MediaType
 	switch source.Type {
 	case "url":
-		head, data, inline := strings.Cut(value, ";base64,")
-		if !strings.HasPrefix(value, "data:") {
-			out.URL = value
-			return out, nil, nil
-		}
-		if !inline {
-			return out, nil, chat.Errorf(chat.Invalid, "a data: address needs ;base64,")
-		}
-		media, value = cmp.Or(media, strings.TrimPrefix(head, "data:")), data
+		return attachment.Part(out, source.Value)
 	case "data":
-	default:
-		return out, nil, chat.Errorf(chat.Invalid, "a source of type %q is not offered: send the data or an address", text.Clip(source.Type, 40))
+		return attachment.Data(out, source.Value)
 	}
-	data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value))
-	if err != nil {
-		return out, nil, chat.Errorf(chat.Invalid, "the data is not base64")
-	}
-	media = cmp.Or(media, "application/octet-stream")
-	out.MediaType, out.Size = media, int64(len(data))
-	if len(value) <= inlineData {
-		out.URL = "data:" + media + ";base64," + value
-		return out, nil, nil
-	}
-	// The name is a hash of the content, so a repeated message stores the same file again.
-	sum := sha256.Sum256(data)
-	out.Path = "agui/" + hex.EncodeToString(sum[:16])
-	return out, &file{path: out.Path, media: media, data: data}, nil
+	return out, chat.Errorf(chat.Invalid, "a source of type %q is not offered: send the data or an address", text.Clip(source.Type, 40))
 }

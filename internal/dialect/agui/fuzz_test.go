@@ -24,8 +24,10 @@ func FuzzInput(f *testing.F) {
 		}
 		user, results := in.news()
 		if user != nil {
-			if draft, _, err := in.userDraft(user); err == nil && draft.ClientID == "" && user.ID != "" {
-				t.Errorf("the message %q has no client_id", user.ID)
+			if body, err := userBody(user); err == nil {
+				if draft, err := in.userDraft(user, body); err == nil && draft.ClientID == "" && user.ID != "" {
+					t.Errorf("the message %q has no client_id", user.ID)
+				}
 			}
 		}
 		entries := map[string]resumeEntry{}

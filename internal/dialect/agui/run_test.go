@@ -131,7 +131,7 @@ func TestLargeAttachmentIsStoredAsAFile(t *testing.T) {
 	data := strings.Repeat("QUJD", 20<<10)
 	s.run(body("th", "r1", `{"id":"u1","role":"user","content":[{"type":"image","source":{"type":"data","value":"`+data+`","mimeType":"image/png"}}]}`))
 	p := s.Events("th", chat.UserMessage{}.Type())[0].Body.(chat.UserMessage).Content[0]
-	if !strings.HasPrefix(p.Path, "agui/") || p.URL != "" || p.Size != 60<<10 {
+	if !strings.HasPrefix(p.Path, "uploads/") || p.URL != "" || p.Size != 60<<10 {
 		t.Errorf("stored %+v", p)
 	}
 }

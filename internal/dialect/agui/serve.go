@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
@@ -23,11 +23,10 @@ import (
 type sessions interface {
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
-	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	attachment.Sessions
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
-	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
@@ -37,15 +36,10 @@ type sessions interface {
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 }
 
-// files stores attachments that are too large for an event.
-type files interface {
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
-}
-
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files                                    // nil: large attachments are refused
+	Files    attachment.Files
 	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
 	Conns    *wire.Conns                              // open streams
 	Agents   func(workspace string) []string          // names of the agents of this server
@@ -64,6 +58,7 @@ const via = "agui"
 // Dialect serves AG-UI clients.
 type Dialect struct {
 	opt   Options
+	files attachment.Store
 	log   *slog.Logger
 	http  *edge.HTTP
 	seed  maphash.Seed
@@ -72,7 +67,6 @@ type Dialect struct {
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	if opt.Agent == nil {
 		opt.Agent = func() string { return "demo" }
@@ -83,7 +77,7 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, log: log, seed: maphash.MakeSeed(),
+		opt: opt, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, log: log, seed: maphash.MakeSeed(),
 		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -272,7 +273,7 @@ func messageID(e *chat.Event) string {
 func userMessage(e *chat.Event) message {
 	b, _ := e.Body.(chat.UserMessage)
 	m := message{ID: messageID(e), Role: "user"}
-	parts := userParts(b)
+	parts := userParts(e.Session, b)
 	if len(parts) == 0 {
 		m.Content = quote(b.PlainText())
 		return m
@@ -282,7 +283,7 @@ func userMessage(e *chat.Event) message {
 }
 
 // userParts are the parts of a message, nil when it is only text.
-func userParts(b chat.UserMessage) (parts []part) {
+func userParts(id chat.SessionID, b chat.UserMessage) (parts []part) {
 	only := true
 	if b.Text != "" {
 		parts = append(parts, part{Type: "text", Text: b.Text})
@@ -299,7 +300,10 @@ func userParts(b chat.UserMessage) (parts []part) {
 		if kind == "file" {
 			kind = "document"
 		}
-		source := &partSource{Type: "url", Value: cmp.Or(p.URL, p.Path), MediaType: p.MediaType}
+		source := &partSource{Type: "url", Value: p.URL, MediaType: p.MediaType}
+		if p.Path != "" {
+			source.Value = attachment.URL(id, p.Path)
+		}
 		if media, data, ok := strings.Cut(strings.TrimPrefix(p.URL, "data:"), ";base64,"); ok && strings.HasPrefix(p.URL, "data:") {
 			source = &partSource{Type: "data", Value: data, MediaType: media}
 		}

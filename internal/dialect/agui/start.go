@@ -1,10 +1,11 @@
 package agui
 
 import (
-	"bytes"
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -12,21 +13,15 @@ import (
 func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f form) (*target, error) {
 	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, form: f}
 	user, results := in.news()
+	sess, err := d.opt.Sessions.Own(ctx, c, in.ThreadID)
 	var draft chat.Draft
-	var attachments []file
-	if user != nil {
-		if user.ID == "" {
-			return nil, chat.Errorf(chat.Invalid, "messages: a message needs an id")
-		}
-		var err error
-		if draft, attachments, err = in.userDraft(user); err == nil {
-			err = checkSize(&draft)
-		}
-		if err != nil {
-			return nil, err
+	var attachments []attachment.File
+	if user != nil && (err == nil || chat.CodeOf(err) == chat.NotFound) {
+		var invalid error // before a session is created for the message
+		if draft, attachments, invalid = d.draft(ctx, c, sess.ID, in, user); invalid != nil {
+			return nil, invalid
 		}
 	}
-	sess, err := d.opt.Sessions.Own(ctx, c, in.ThreadID)
 	if chat.CodeOf(err) == chat.NotFound {
 		if len(in.Resume) > 0 {
 			return nil, chat.Errorf(chat.NotFound, "there is no thread %q with open questions", text.Clip(in.ThreadID, 80))
@@ -68,8 +63,27 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 	return t, d.say(ctx, t, st, in, user.ID, draft, attachments)
 }
 
+// draft makes the draft of a user message, and the files to store before it. id is empty when there is no session yet.
+func (d *Dialect) draft(ctx context.Context, c chat.Caller, id chat.SessionID, in *input, m *message) (draft chat.Draft, files []attachment.File, err error) {
+	if m.ID == "" {
+		return draft, nil, chat.Errorf(chat.Invalid, "messages: a message needs an id")
+	}
+	body, err := userBody(m)
+	if err == nil {
+		err = d.files.Resolve(ctx, c, id, body.Content)
+	}
+	if err != nil {
+		return draft, nil, err
+	}
+	files = attachment.Extract(body.Content, attachment.Uploads)
+	if draft, err = in.userDraft(m, body); err == nil {
+		err = edge.CheckSize(&draft)
+	}
+	return draft, files, err
+}
+
 // say stores the message, unless it is stored already, and shows the run that answers it.
-func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input, id string, draft chat.Draft, attachments []file) error {
+func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input, id string, draft chat.Draft, attachments []attachment.File) error {
 	e, err := d.sent(ctx, t, id)
 	if err != nil {
 		return err
@@ -90,17 +104,6 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 		return chat.Errorf(chat.Conflict, "the message id %q was used before for another text; a new message needs a new id", text.Clip(draft.ClientID, 80))
 	}
 	t.message = e.Seq
-	return nil
-}
-
-// checkSize refuses a message that cannot be stored, before a session is created for it.
-func checkSize(d *chat.Draft) error {
-	if err := d.Normalize(); err != nil {
-		return err
-	}
-	if len(d.Payload)+len(d.ClientID)+1024 > chat.MaxEvent {
-		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, not counting attachments that are stored as files; send it in parts", chat.MaxEvent>>10)
-	}
 	return nil
 }
 
@@ -126,7 +129,7 @@ func (d *Dialect) again(ctx context.Context, t *target, st *chat.State, in *inpu
 
 // sayNext stores a message that was sent together with answers, unless it is stored already. Its run is shown after the run that the
 // answers continue.
-func (d *Dialect) sayNext(ctx context.Context, t *target, id string, draft chat.Draft, attachments []file) error {
+func (d *Dialect) sayNext(ctx context.Context, t *target, id string, draft chat.Draft, attachments []attachment.File) error {
 	e, err := d.sent(ctx, t, id)
 	if err != nil || e != nil {
 		return err
@@ -139,8 +142,8 @@ func (d *Dialect) sayNext(ctx context.Context, t *target, id string, draft chat.
 }
 
 // store stores a message. If its client_id is that of a stored message, it returns that one.
-func (d *Dialect) store(ctx context.Context, t *target, draft chat.Draft, attachments []file) (*chat.Event, error) {
-	if err := d.storeFiles(ctx, t, attachments); err != nil {
+func (d *Dialect) store(ctx context.Context, t *target, draft chat.Draft, attachments []attachment.File) (*chat.Event, error) {
+	if err := d.files.Put(ctx, t.caller, t.session, attachments); err != nil {
 		return nil, err
 	}
 	events, err := d.opt.Sessions.Append(ctx, t.caller, t.session, []chat.Draft{draft})
@@ -189,21 +192,6 @@ func (d *Dialect) reused(ctx context.Context, t *target, cause error) (*chat.Eve
 		return nil, cause
 	}
 	return d.event(ctx, t, seq)
-}
-
-func (d *Dialect) storeFiles(ctx context.Context, t *target, attachments []file) error {
-	for _, f := range attachments {
-		if d.opt.Files == nil {
-			return chat.Errorf(chat.TooLarge, "this server stores no files, and the attachment is too large to be stored without")
-		}
-		if err := d.opt.Sessions.MayStore(ctx, t.caller, t.session, int64(len(f.data))); err != nil {
-			return err
-		}
-		if _, err := d.opt.Files.Put(ctx, t.session, f.path, f.media, bytes.NewReader(f.data), d.opt.MaxArtifact); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // waits returns the prompt that the main line waits for, nil when it does not wait.

@@ -1,17 +1,12 @@
 package aisdk
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"maps"
-	"mime"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
@@ -23,7 +18,6 @@ const (
 	maxTools     = 128
 	maxMessageID = 200 // bytes; it becomes a client_id
 	maxChatID    = 1000
-	maxInline    = 32 << 10 // bytes of a file that is stored in the event; a larger one is stored as a file of the session
 )
 
 // Values of trigger.
@@ -182,73 +176,21 @@ func (m *pageMessage) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// upload is a file that came as a data: URL and is too large for an event.
-type upload struct {
-	path, mediaType string
-	data            []byte
-}
-
-// body returns a user message as it is stored, and the files to store first. Parts that only an agent writes are ignored.
-func (m *pageMessage) body(inline int) (b chat.UserMessage, uploads []upload, err error) {
+// body returns a user message as it is stored. Parts that only an agent writes are ignored.
+func (m *pageMessage) body() (b chat.UserMessage, err error) {
 	b.Text = m.text()
 	for _, p := range m.Parts {
 		if p.Type != "file" {
 			continue
 		}
-		part := chat.Part{Type: partType(p.MediaType), MediaType: p.MediaType, Name: text.Clip(p.Filename, 200), URL: p.URL}
-		switch u, err := url.Parse(p.URL); {
-		case strings.HasPrefix(p.URL, "data:"):
-			data, mediaType, err := decodeData(p.URL)
-			if err != nil {
-				return b, nil, err
-			}
-			part.MediaType, part.Size = cmp.Or(p.MediaType, mediaType), int64(len(data))
-			part.Type = partType(part.MediaType)
-			if len(data) > inline {
-				sum := sha256.Sum256(data)
-				part.URL, part.Path = "", "uploads/"+hex.EncodeToString(sum[:12])
-				uploads = append(uploads, upload{part.Path, part.MediaType, data})
-			}
-		case err != nil || u.Scheme != "https" && u.Scheme != "http":
-			return b, nil, invalid("A file has the address %q: send a data: or an https: URL.", text.Clip(p.URL, 80))
+		part, err := attachment.Part(chat.Part{MediaType: p.MediaType, Name: p.Filename}, p.URL)
+		if err != nil {
+			return b, err
 		}
 		b.Content = append(b.Content, part)
 	}
 	if b.Text == "" && len(b.Content) == 0 {
-		return b, nil, invalid("The message is empty: it has neither text nor a file.")
+		return b, invalid("The message is empty: it has neither text nor a file.")
 	}
-	return b, uploads, nil
-}
-
-// partType is the type of a content part for a media type.
-func partType(mediaType string) string {
-	kind, _, _ := strings.Cut(mediaType, "/")
-	switch kind {
-	case "image", "audio", "video":
-		return kind
-	}
-	return "file"
-}
-
-// decodeData reads a data: URL.
-func decodeData(s string) (data []byte, mediaType string, err error) {
-	head, body, ok := strings.Cut(strings.TrimPrefix(s, "data:"), ",")
-	if !ok {
-		return nil, "", invalid("A file's data: URL has no data.")
-	}
-	head, encoded := strings.CutSuffix(head, ";base64")
-	if mediaType, _, err = mime.ParseMediaType(head); err != nil {
-		mediaType = "application/octet-stream"
-	}
-	if encoded {
-		data, err = base64.StdEncoding.DecodeString(body)
-	} else {
-		var plain string
-		plain, err = url.PathUnescape(body)
-		data = []byte(plain)
-	}
-	if err != nil {
-		return nil, "", invalid("A file's data: URL cannot be read.")
-	}
-	return data, mediaType, nil
+	return b, nil
 }

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -357,7 +358,7 @@ func (r *run) artifact(e *chat.Event, b chat.AgentArtifact) {
 		r.emit(chunk{typ: dataArtifact, id: cmp.Or(b.ArtifactID, string(e.ID)), raw: e.Payload})
 		return
 	}
-	r.emit(chunk{typ: chunkFile, text: fileURL(r.session, b.Path), media: cmp.Or(b.MediaType, "application/octet-stream")})
+	r.emit(chunk{typ: chunkFile, text: attachment.URL(r.session, b.Path), media: cmp.Or(b.MediaType, "application/octet-stream")})
 }
 
 // complete ends the turn.

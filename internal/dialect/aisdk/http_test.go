@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
@@ -362,6 +363,8 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 		"broken data":    {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[{"type":"file","mediaType":"image/png","url":"data:image/png;base64,%%"}]}]}`, 400},
 		"a trigger":      {`{"id":"c1","trigger":"other","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`, 400},
 		"a large text":   {userMessage("c1", "m1", strings.Repeat("x", 1<<20)), 413},
+		"an event":       {userMessage("c1", "m1", strings.Repeat("x", chat.MaxEvent-500)), 413},
+		"a linked file":  {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[{"type":"file","mediaType":"text/plain","url":"/parley/v1/sessions/c1/artifacts/uploads/a"}]}]}`, 400},
 		"answer of none": {`{"id":"c1","messages":[{"id":"t-1","role":"assistant","parts":[]}]}`, 404},
 		"an agent":       {`{"id":"c1","agent":"not a name!","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`, 400},
 	} {
@@ -369,7 +372,7 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 			t.Errorf("%s: %d %q", name, got.status, got.text)
 		}
 	}
-	if events := s.Events("c1", "user.message"); len(events) != 0 {
+	if events := s.Events("c1"); len(events) != 0 {
 		t.Errorf("stored: %v", events)
 	}
 }
@@ -396,15 +399,36 @@ func TestChatsBelongToTheirOwners(t *testing.T) {
 	}
 }
 
+// fileMessage is a message with a file.
+func fileMessage(text, address string) string {
+	return fmt.Sprintf(`{"id":"c1","messageId":"m","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":%q},{"type":"file","mediaType":"image/png","filename":"a.png","url":%q}]}]}`, text, address)
+}
+
 func TestALargeFileIsStored(t *testing.T) {
-	s := newTestServer(t, nil)
-	data := strings.Repeat("QUJD", 20000)
-	got := s.post(`{"id":"c1","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"/echo seen"},{"type":"file","mediaType":"image/png","filename":"a.png","url":"data:image/png;base64,` + data + `"}]}]}`)
-	if got.words() != "seen" {
-		t.Fatalf("%d %s", got.status, got.text)
+	s := newTestServer(t, nil, "alice", "bob")
+	data := "data:image/png;base64," + strings.Repeat("QUJD", 20000)
+	first := s.post(fileMessage("/echo seen", data))
+	if first.words() != "seen" {
+		t.Fatalf("%d %s", first.status, first.text)
 	}
 	b := s.Events("c1", "user.message")[0].Body.(chat.UserMessage)
 	if len(b.Content) != 1 || b.Content[0].Path == "" || b.Content[0].URL != "" || b.Content[0].Type != "image" || b.Content[0].Name != "a.png" {
 		t.Errorf("%+v", b.Content)
+	}
+	// After a reload the page has the address of the file instead of its data.
+	link := attachment.URL("c1", b.Content[0].Path)
+	for _, address := range []string{data, link} {
+		if again := s.post(fileMessage("/echo seen", address)); fmt.Sprint(again.chunks) != fmt.Sprint(first.chunks) {
+			t.Errorf("the same message again: %d %s %v", again.status, again.text, again.chunks)
+		}
+	}
+	for _, words := range []string{"edited", "twice"} { // the second edit is of a fork, and its link of the first session
+		if edit := s.post(fileMessage("/echo "+words, link)); edit.words() != words {
+			t.Errorf("an edited message: %d %s %v", edit.status, edit.text, edit.chunks)
+		}
+	}
+	s.user = "bob"
+	if got := s.post(fileMessage("/echo mine", link)); got.status != http.StatusBadRequest {
+		t.Errorf("the file of another person: %d %v", got.status, got.chunks)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -234,7 +235,7 @@ func userParts(id chat.SessionID, b chat.UserMessage) (parts []*uiPart) {
 		}
 		address := p.URL
 		if p.Path != "" {
-			address = fileURL(id, p.Path)
+			address = attachment.URL(id, p.Path)
 		}
 		if address != "" {
 			parts = append(parts, filePart(address, cmp.Or(p.MediaType, "application/octet-stream"), p.Name))

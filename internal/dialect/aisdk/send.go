@@ -1,7 +1,6 @@
 package aisdk
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -9,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -37,20 +38,30 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if m.ID == "" {
 		m.ID = "m-" + rand.Text()
 	}
-	body, uploads, err := m.body(maxInline)
+	body, err := m.body()
 	if err != nil {
 		return target{}, err
 	}
+	sess, err := d.find(ctx, c, req.chat)
+	if err != nil && chat.CodeOf(err) != chat.NotFound {
+		return target{}, err
+	}
+	// Nothing is created for a message that is refused.
+	if err := d.files.Resolve(ctx, c, sess.ID, body.Content); err != nil {
+		return target{}, err
+	}
+	uploads := attachment.Extract(body.Content, attachment.Uploads)
 	body.Context = req.context
 	draft := chat.NewDraft(body).As(m.ID)
 	draft.Via = via
-	if err := draft.Normalize(); err != nil {
+	if err := edge.CheckSize(&draft); err != nil {
 		return target{}, err
 	}
-	title := text.Clip(strings.Join(strings.Fields(body.PlainText()), " "), 80)
-	sess, err := d.ensure(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title})
-	if err != nil {
-		return target{}, err
+	if sess.ID == "" {
+		title := text.Clip(strings.Join(strings.Fields(body.PlainText()), " "), 80)
+		if sess, err = d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title}); err != nil {
+			return target{}, err
+		}
 	}
 	defer d.gates.Lock(string(sess.ID))()
 	if err := c.May(&sess, chat.Answerer); err != nil {
@@ -59,7 +70,7 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if sess.Agent == chat.NoAgent {
 		return target{}, invalid("This chat has no agent that answers.")
 	}
-	if err := d.store(ctx, c, sess.ID, uploads); err != nil {
+	if err := d.files.Put(ctx, c, sess.ID, uploads); err != nil {
 		return target{}, err
 	}
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
@@ -116,22 +127,6 @@ func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, 
 		return target{}, err
 	}
 	return d.attach(ctx, c, &events[0])
-}
-
-// store stores the large files of a message. A file is named after its content, so a repeated message stores it again.
-func (d *Dialect) store(ctx context.Context, c chat.Caller, id chat.SessionID, uploads []upload) error {
-	for _, u := range uploads {
-		if d.opt.Files == nil {
-			return chat.Errorf(chat.TooLarge, "This server stores no files, and the file is too large to be stored without.")
-		}
-		if err := d.opt.Sessions.MayStore(ctx, c, id, int64(len(u.data))); err != nil {
-			return err
-		}
-		if _, err := d.opt.Files.Put(ctx, id, u.path, u.mediaType, bytes.NewReader(u.data), d.opt.MaxArtifact); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // sentAs returns the message or reply that the caller sent with an id, nil when there is none. Messages of other clients
@@ -259,15 +254,11 @@ func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Se
 	return sess, err
 }
 
-// ensure returns the session of a chat, or begins it.
-func (d *Dialect) ensure(ctx context.Context, c chat.Caller, name string, n chat.NewSession) (chat.Session, error) {
-	sess, err := d.find(ctx, c, name)
-	if chat.CodeOf(err) != chat.NotFound {
-		return sess, err
-	}
+// create begins a chat.
+func (d *Dialect) create(ctx context.Context, c chat.Caller, name string, n chat.NewSession) (chat.Session, error) {
 	if n.Agent != "" && n.Agent != chat.NoAgent && d.opt.Agents != nil && !slices.Contains(d.opt.Agents(c.In()), n.Agent) {
-		return sess, invalid("There is no agent %q.", text.Clip(n.Agent, 80))
+		return chat.Session{}, invalid("There is no agent %q.", text.Clip(n.Agent, 80))
 	}
-	sess, _, err = d.opt.Sessions.Ensure(ctx, c, name, n)
+	sess, _, err := d.opt.Sessions.Ensure(ctx, c, name, n)
 	return sess, err
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/wire"
@@ -20,6 +20,7 @@ import (
 
 // sessions is what the dialect uses of the session layer.
 type sessions interface {
+	attachment.Sessions
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
@@ -27,7 +28,6 @@ type sessions interface {
 	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
-	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
@@ -36,15 +36,10 @@ type sessions interface {
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 }
 
-// files stores files that are too large for an event.
-type files interface {
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
-}
-
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files                                    // nil: large files are refused
+	Files    attachment.Files
 	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
 	Allow    func(c chat.Caller, requests int) error  // counts requests of a WebSocket; nil means no limit
 	Conns    *wire.Conns                              // open streams and sockets
@@ -65,6 +60,7 @@ type Options struct {
 // Dialect serves pages of the AI SDK.
 type Dialect struct {
 	opt   Options
+	files attachment.Store
 	log   *slog.Logger
 	http  *edge.HTTP
 	gates keylock.Locks // by session id: of several requests that send to a chat, one decides at a time
@@ -75,7 +71,6 @@ type Dialect struct {
 // New returns the dialect.
 func New(opt Options) *Dialect {
 	opt.MaxBody = cmp.Or(opt.MaxBody, edge.DefaultMaxBody)
-	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	if opt.Logger == nil {
@@ -83,7 +78,7 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, log: log,
+		opt: opt, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, log: log,
 		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout),
 		http:            &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 	}

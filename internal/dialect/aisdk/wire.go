@@ -1,7 +1,6 @@
 package aisdk
 
 import (
-	"net/url"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -133,13 +132,4 @@ func flag(b []byte, name string, value bool) []byte {
 		return b
 	}
 	return append(append(append(b, ',', '"'), name...), `":true`...)
-}
-
-// fileURL is the address of a file of a session, relative to the server.
-func fileURL(id chat.SessionID, path string) string {
-	segments := strings.Split(path, "/")
-	for i := range segments {
-		segments[i] = url.PathEscape(segments[i])
-	}
-	return "/parley/v1/sessions/" + url.PathEscape(string(id)) + "/artifacts/" + strings.Join(segments, "/")
 }

@@ -1,15 +1,11 @@
 package letta
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"net/http"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
@@ -230,30 +226,22 @@ func historyDraft(m inputMessage) chat.Draft {
 	return draft
 }
 
-// inlineImage is the size in base64 above which an image is stored as a file of the session.
-const inlineImage = 32 << 10
-
-// storeImages stores large images as files. The name of a file is a hash of its content, so a repeated message stores the
-// same file again.
+// storeImages stores large images as files.
 func (q *request) storeImages(id chat.SessionID, parts []llm.Part) error {
 	for _, p := range parts {
 		img, ok := p.(*llm.Image)
-		if !ok || img.Source.Type != llm.SourceBase64 || len(img.Source.Data) <= inlineImage {
+		if !ok || img.Source.Type != llm.SourceBase64 || len(img.Source.Data) <= attachment.MaxInline {
 			continue
 		}
-		data, err := base64.StdEncoding.DecodeString(strings.TrimSpace(img.Source.Data))
+		data, _, err := attachment.DecodeURL("data:;base64," + img.Source.Data)
 		if err != nil {
-			return malformed("an image's data is not base64")
+			return &refusal{error: err, malformed: true}
 		}
-		sum := sha256.Sum256(data)
-		path := "letta/" + hex.EncodeToString(sum[:16])
-		if err := q.opt.Sessions.MayStore(q.ctx, q.caller, id, int64(len(data))); err != nil {
+		f := attachment.NewFile("letta/", img.Source.MediaType, data)
+		if err := q.files.Put(q.ctx, q.caller, id, []attachment.File{f}); err != nil {
 			return err
 		}
-		if _, err := q.opt.Files.Put(q.ctx, id, path, img.Source.MediaType, bytes.NewReader(data), q.opt.MaxArtifact); err != nil {
-			return err
-		}
-		img.Source = llm.ImageSource{Type: llm.SourceFile, FileID: path, MediaType: img.Source.MediaType, Detail: img.Source.Detail}
+		img.Source = llm.ImageSource{Type: llm.SourceFile, FileID: f.Path, MediaType: f.MediaType, Detail: img.Source.Detail}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package letta
 import (
 	"cmp"
 	"context"
-	"io"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/record"
@@ -21,7 +21,7 @@ import (
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
-	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	attachment.Sessions
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
@@ -29,7 +29,6 @@ type sessions interface {
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
-	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
@@ -41,15 +40,10 @@ type sessions interface {
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 }
 
-// files stores images that are too large for an event.
-type files interface {
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error)
-}
-
 // Options of the dialect.
 type Options struct {
 	Sessions sessions
-	Files    files
+	Files    attachment.Files
 	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
 	Conns    *wire.Conns                              // open streams
 	Agents   func(workspace string) []string          // names of the agents of this server
@@ -73,6 +67,7 @@ const via = "letta"
 // Dialect serves Letta's clients.
 type Dialect struct {
 	opt   Options
+	files attachment.Store
 	log   *slog.Logger
 	http  *edge.HTTP
 	gates keylock.Locks // by session id: of several requests that send to a conversation, one decides at a time
@@ -83,7 +78,6 @@ type Dialect struct {
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 20*time.Second)
 	opt.TryPause = cmp.Or(opt.TryPause, time.Second)
 	if opt.Logger == nil {
@@ -91,7 +85,7 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	d := &Dialect{
-		opt: opt, log: log,
+		opt: opt, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, log: log,
 		http:      &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 		callbacks: make(chan pendingCallback, maxCallbacks),
 	}

@@ -4,19 +4,21 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
 // sessions is what the dialect needs of the session service.
 type sessions interface {
-	MayStore(ctx context.Context, c chat.Caller, id chat.SessionID, bytes int64) error
+	attachment.Sessions
 	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
@@ -33,6 +35,12 @@ type sessions interface {
 	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+}
+
+// files stores files of sessions.
+type files interface {
+	attachment.Files
+	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
 }
 
 // Options of the dialect. All functions but Now and NewID are needed.
@@ -67,6 +75,7 @@ const (
 // Dialect speaks to NeMo Agent Toolkit clients.
 type Dialect struct {
 	opt             Options
+	files           attachment.Store
 	http, openAI    *edge.HTTP // they differ in the format of errors
 	schema          *schema
 	points          *resumePoints
@@ -89,7 +98,7 @@ func New(opt Options) *Dialect {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	log := opt.Logger.With("dialect", via)
-	d := &Dialect{opt: opt, schema: schemaByName[opt.Schema], consents: newConsents(), log: log}
+	d := &Dialect{opt: opt, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, schema: schemaByName[opt.Schema], consents: newConsents(), log: log}
 	if d.schema == nil {
 		d.schema = &schemaNeMo
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -17,10 +18,11 @@ const importMarker = `{"nemo":{"import":true}}`
 func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage) (sess chat.Session, e chat.Event, repeated bool, err error) {
 	d.consents.addWorkspace(c.In())
 	c = m.User.apply(c)
-	text, content, files, err := attachments(m.Last.Content)
+	text, content, err := attachments(m.Last.Content)
 	if err != nil {
 		return sess, e, false, err
 	}
+	files := attachment.Extract(content, attachment.Uploads)
 	if sess, err = d.ensureSession(ctx, c, conversation, m, text); err != nil {
 		return sess, e, false, err
 	}
@@ -29,7 +31,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 			return sess, e, false, err
 		}
 	}
-	if err = d.storeAttachments(ctx, c, sess.ID, files); err != nil {
+	if err = d.files.Put(ctx, c, sess.ID, files); err != nil {
 		return sess, e, false, err
 	}
 	draft := chat.NewDraft(chat.UserMessage{Text: text, Content: content, Context: m.context()}).As(m.key())
@@ -101,11 +103,11 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 			}
 			draft = chat.NewDraft(chat.AgentText{Text: text})
 		} else {
-			text, content, files, err := attachments(m.Content)
+			text, content, err := attachments(m.Content)
 			if err != nil {
 				continue // such a message was refused when it was sent
 			}
-			if err := d.storeAttachments(ctx, c, id, files); err != nil {
+			if err := d.files.Put(ctx, c, id, attachment.Extract(content, attachment.Uploads)); err != nil {
 				return err
 			}
 			draft = chat.NewDraft(chat.UserMessage{Text: text, Content: content})
