@@ -68,6 +68,8 @@ var rules = []rule{
 	{folder: "internal/record", own: []string{"chat"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
 	{folder: "internal/cluster"},
+	{folder: "internal/cluster/clustertest", own: []string{"internal/cluster"}}, // a log, for tests
+	{folder: "internal/cluster/natslog", own: []string{"internal/cluster"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/turnlog", own: []string{"chat"}},
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
@@ -111,6 +113,7 @@ var rules = []rule{
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "chaos", own: []string{"chat", "client", "agent", "internal/freeport", "internal/serverprocess"}}, // a user of the server, like examples
+	{folder: "chaos/natslog", own: []string{"internal/bus", "internal/cluster", "internal/cluster/natslog", "internal/freeport"}},
 }
 
 // everywhere may be imported in every folder.
