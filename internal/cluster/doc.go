@@ -24,4 +24,9 @@
 // A node that starts again with an older copy may find its own earlier claims in the log, and frames of its earlier process
 // may still arrive. So a claim names the process that made it ([Claim].Process), and a process owns an epoch only if the
 // claim that counted is its own.
+//
+// # Types
+//
+// [Frame], [Copy] and [Partition] are the rules; they do no I/O. [Log] is what stores the frames. [Replica] drives a Partition
+// over a Log and a [Store]: it claims the partition when heartbeats of its owner are missing, and hands it over.
 package cluster

@@ -1,0 +1,280 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Store is the data of a partition on one node.
+type Store interface {
+	// Apply stores the records of a frame together with the copy after it: all of it or nothing. It is called for every position
+	// of the log, in order; records is empty for claims and for void frames. The records are valid during the call only. An
+	// error stops the replica.
+	Apply(records []Record, c Copy) error
+}
+
+// MaxRecord is the size of the largest record. Larger changes are divided by the code that encodes them.
+const MaxRecord = 960 << 10
+
+var (
+	// ErrNotOwner means that the record was not accepted: this process does not own the partition, or hands it over.
+	ErrNotOwner = errors.New("this process does not own the partition")
+
+	// ErrLost means that the record is not applied on any node and never will be: another process owns the partition.
+	ErrLost = errors.New("another process took the partition over before the record was stored")
+
+	// ErrStopped means that this process stopped following the partition while the record was on its way. Like after a crash,
+	// the log alone says whether the record counts.
+	ErrStopped = errors.New("this process stopped following the partition")
+
+	// ErrDamaged means that this copy does not match the log. It must be replaced by the copy of another node.
+	ErrDamaged = errors.New("the copy of the partition does not match its log")
+
+	// ErrTooLarge means that a record is larger than MaxRecord. It was not accepted.
+	ErrTooLarge = fmt.Errorf("a record is larger than %d bytes", MaxRecord)
+)
+
+// Heartbeat tells the other nodes that a process is running. Heartbeats may be lost; they decide only when a node claims a
+// partition, never what counts.
+type Heartbeat struct {
+	Partition int
+	Node      string
+	Process   uint64
+	Epoch     uint64 // the last one that the process has read
+	Owner     bool   // the process owns the partition in that epoch
+	Pos       Pos    // what the process has applied
+}
+
+// ReplicaOptions are the settings of a Replica. Times that are 0 have the value in brackets.
+type ReplicaOptions struct {
+	Cluster   string
+	Partition int
+	Node      string
+	Process   uint64 // 0 means a random one
+	Log       Log
+	Store     Store
+	Copy      Copy // what Store has
+
+	Send   func(Heartbeat) // sends to the other nodes; must not block; nil sends nothing
+	MayOwn func() bool     // reports whether this process may claim the partition; nil means always
+	Claims func(Status)    // called after a claim has been applied; must not block; may be nil
+
+	Rank      int           // nodes with a lower rank claim earlier
+	Heartbeat time.Duration // between two heartbeats [500 ms]
+	Takeover  time.Duration // without a sign of the owner until rank 0 claims; half of it more for each further rank [2 s]
+	Append    time.Duration // limit of one append [5 s]
+	Resend    time.Duration // until a frame that was not read back is appended again [2 s]
+
+	Logger *slog.Logger // nil means none
+}
+
+// Status says what a replica has applied.
+type Status struct {
+	Copy Copy
+	Owns bool // this process owns the partition
+}
+
+// Replica keeps one partition on one node. It applies the log to a Store and, while its process owns the partition, appends
+// the records that are submitted. All methods may be called at the same time.
+type Replica struct {
+	opt ReplicaOptions
+	log *slog.Logger
+
+	wake     chan struct{} // something was submitted or heard
+	handover chan *handover
+	appended chan *flight
+	ended    chan struct{} // closed when Run has ended
+
+	mu        sync.Mutex
+	submitted []submission
+	peers     map[string]Heartbeat // the last one of each other node
+	sign      time.Time            // of the owner's life
+	stopped   bool
+	status    Status
+	waiting   bool          // somebody waits for advanced
+	advanced  chan struct{} // closed when status changes
+
+	// Only Run uses the rest.
+	ctx     context.Context
+	tasks   sync.WaitGroup
+	part    *Partition
+	pending map[Ticket]func(Pos, error)
+	flight  *flight
+	failed  int // appends in a row
+	leaving *handover
+	ticked  time.Time
+}
+
+type submission struct {
+	record Record
+	done   func(Pos, error)
+}
+
+type handover struct {
+	ctx  context.Context
+	to   Heartbeat
+	done chan error
+}
+
+// flight is a frame that this process wants in the log.
+type flight struct {
+	frame  *Frame
+	cancel context.CancelFunc
+	again  time.Time // when it is appended again; zero while an append is running
+	err    error     // of the last append
+}
+
+// NewReplica returns a replica. Run starts it.
+func NewReplica(opt ReplicaOptions) *Replica {
+	for _, d := range []struct {
+		v *time.Duration
+		d time.Duration
+	}{{&opt.Heartbeat, 500 * time.Millisecond}, {&opt.Takeover, 2 * time.Second}, {&opt.Append, 5 * time.Second}, {&opt.Resend, 2 * time.Second}} {
+		if *d.v == 0 {
+			*d.v = d.d
+		}
+	}
+	for opt.Process == 0 {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails
+		opt.Process = binary.BigEndian.Uint64(b[:])
+	}
+	if opt.Logger == nil {
+		opt.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Replica{
+		opt: opt, log: opt.Logger.With("partition", opt.Partition),
+		wake: make(chan struct{}, 1), handover: make(chan *handover), appended: make(chan *flight), ended: make(chan struct{}),
+		peers: map[string]Heartbeat{}, status: Status{Copy: opt.Copy}, advanced: make(chan struct{}),
+		part:    NewPartition(opt.Cluster, uint16(opt.Partition), opt.Node, opt.Process, opt.Copy),
+		pending: map[Ticket]func(Pos, error){},
+	}
+}
+
+// Submit appends a record to the log. done is called once: with the position of the record after it was applied here, or
+// with ErrLost, ErrNotOwner or ErrTooLarge, after which it is not applied on any node, now or later, or with ErrStopped. done
+// must not block.
+func (r *Replica) Submit(record Record, done func(Pos, error)) {
+	if len(record.Data) > MaxRecord {
+		done(0, ErrTooLarge)
+		return
+	}
+	r.mu.Lock()
+	stopped, owns := r.stopped, r.status.Owns
+	if !stopped && owns {
+		r.submitted = append(r.submitted, submission{record, done})
+	}
+	r.mu.Unlock()
+	if stopped || !owns {
+		done(0, ErrNotOwner)
+		return
+	}
+	r.notify()
+}
+
+// Commit is Submit for callers that wait. It has no context, because the fate of a record is not known before Submit says
+// it.
+func (r *Replica) Commit(record Record) (Pos, error) {
+	type result struct {
+		pos Pos
+		err error
+	}
+	c := make(chan result, 1)
+	r.Submit(record, func(p Pos, err error) { c <- result{p, err} })
+	got := <-c
+	return got.pos, got.err
+}
+
+// Heard takes the heartbeat of another node.
+func (r *Replica) Heard(h Heartbeat) {
+	if h.Partition != r.opt.Partition || h.Node == r.opt.Node {
+		return
+	}
+	r.mu.Lock()
+	r.peers[h.Node] = h
+	owner := h.Owner && h.Epoch >= r.status.Copy.Epoch
+	if owner {
+		r.sign = time.Now()
+	}
+	r.mu.Unlock()
+	if owner {
+		r.notify()
+	}
+}
+
+// Peers returns the last heartbeat of each other node.
+func (r *Replica) Peers() (all []Heartbeat) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.peers {
+		all = append(all, h)
+	}
+	return all
+}
+
+// Status returns what was applied.
+func (r *Replica) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// Reached waits until the position is applied here.
+func (r *Replica) Reached(ctx context.Context, pos Pos) error {
+	for {
+		r.mu.Lock()
+		have, stopped, advanced := r.status.Copy.Pos, r.stopped, r.advanced
+		r.waiting = true
+		r.mu.Unlock()
+		switch {
+		case have >= pos:
+			return nil
+		case stopped:
+			return ErrStopped
+		}
+		select {
+		case <-advanced:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// HandOver gives the partition to another node that has sent a heartbeat. It refuses new records, waits until those on their
+// way are applied, and returns when the claim of the other node counts. If ctx ends before, this process goes on as the
+// owner, unless the claim is in the log.
+func (r *Replica) HandOver(ctx context.Context, node string) error {
+	r.mu.Lock()
+	to, ok := r.peers[node]
+	r.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("node %s has sent no heartbeat", node)
+	}
+	h := &handover{ctx, to, make(chan error, 1)}
+	select {
+	case r.handover <- h:
+	case <-r.ended:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-h.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *Replica) notify() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}

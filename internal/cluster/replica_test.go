@@ -1,0 +1,205 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/cluster/clustertest"
+)
+
+// group is a cluster without faults.
+type group struct {
+	log      *clustertest.Log
+	stores   [3]*memory
+	replicas [3]*cluster.Replica
+	ended    [3]chan error
+	change   func(i int, o *cluster.ReplicaOptions)
+}
+
+// run starts three nodes and calls f inside a bubble with a fake clock.
+func run(t *testing.T, change func(i int, o *cluster.ReplicaOptions), f func(t *testing.T, g *group)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		g := &group{log: clustertest.New(1, 1, clustertest.Faults{Delay: 2 * time.Millisecond}), change: change}
+		var tasks sync.WaitGroup
+		for i := range g.replicas {
+			g.stores[i] = &memory{}
+			o := cluster.ReplicaOptions{Cluster: "c", Node: fmt.Sprint("n", i), Log: g.log.View(fmt.Sprint("n", i)), Store: g.stores[i], Rank: i}
+			o.Send = func(h cluster.Heartbeat) {
+				for _, r := range g.replicas {
+					r.Heard(h)
+				}
+			}
+			if change != nil {
+				change(i, &o)
+			}
+			g.replicas[i], g.ended[i] = cluster.NewReplica(o), make(chan error, 1)
+		}
+		for i, r := range g.replicas {
+			tasks.Go(func() { g.ended[i] <- r.Run(ctx) })
+		}
+		f(t, g)
+		cancel()
+		tasks.Wait()
+	})
+}
+
+// owner waits until a node owns the partition.
+func (g *group) owner(t *testing.T) int {
+	t.Helper()
+	for range 1000 {
+		for i, r := range g.replicas {
+			if r.Status().Owns {
+				return i
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("nobody owns the partition")
+	return 0
+}
+
+func TestTheNodeOfTheLowestRankOwnsANewPartition(t *testing.T) {
+	run(t, nil, func(t *testing.T, g *group) {
+		if o := g.owner(t); o != 0 {
+			t.Errorf("n%d owns the partition", o)
+		}
+	})
+}
+
+func TestARecordIsAppliedWhenItIsAcknowledged(t *testing.T) {
+	run(t, nil, func(t *testing.T, g *group) {
+		o := g.owner(t)
+		pos, err := g.replicas[o].Commit(record(7, 0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.stores[o].data; len(got) != 1 || got[0].id != 7 || got[0].pos != pos {
+			t.Fatal(got)
+		}
+		other := (o + 1) % 3
+		if err := g.replicas[other].Reached(t.Context(), pos); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.stores[other].data; len(got) != 1 || got[0].id != 7 {
+			t.Fatal(got)
+		}
+		if _, err := g.replicas[other].Commit(record(8, 0, 1)); !errors.Is(err, cluster.ErrNotOwner) {
+			t.Error(err)
+		}
+		if _, err := g.replicas[o].Commit(cluster.Record{Data: make([]byte, cluster.MaxRecord+1)}); !errors.Is(err, cluster.ErrTooLarge) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAHandoverLosesNothing(t *testing.T) {
+	run(t, nil, func(t *testing.T, g *group) {
+		o := g.owner(t)
+		time.Sleep(time.Second) // the others are heard
+		var tasks sync.WaitGroup
+		for s := range byte(simulatedSessions) {
+			tasks.Go(func() {
+				for n := uint32(0); ; n++ {
+					if _, err := g.replicas[o].Commit(record(uint64(s)<<32|uint64(n), s, n)); errors.Is(err, cluster.ErrNotOwner) {
+						return
+					} else if err != nil {
+						t.Errorf("record %d of session %d: %v", n, s, err)
+						return
+					}
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		begin := time.Now()
+		if err := g.replicas[o].HandOver(t.Context(), "n2"); err != nil {
+			t.Fatal(err)
+		}
+		for !g.replicas[2].Status().Owns {
+			time.Sleep(time.Millisecond)
+		}
+		if d := time.Since(begin); d > 50*time.Millisecond {
+			t.Errorf("the handover took %s", d)
+		}
+		tasks.Wait()
+		if _, err := g.replicas[2].Commit(record(1<<60, 0, g.stores[2].after(0))); err != nil {
+			t.Error(err)
+		}
+		if err := g.replicas[o].HandOver(t.Context(), "n1"); !errors.Is(err, cluster.ErrNotOwner) {
+			t.Errorf("a node that owns nothing hands over: %v", err)
+		}
+		if err := g.replicas[2].HandOver(t.Context(), "stranger"); err == nil {
+			t.Error("the partition was handed over to a node that does not exist")
+		}
+	})
+}
+
+// failing is a store that fails at a position.
+type failing struct {
+	*memory
+	at cluster.Pos
+}
+
+var errDisk = errors.New("the disk is full")
+
+func (f failing) Apply(records []cluster.Record, c cluster.Copy) error {
+	if c.Pos == f.at {
+		return errDisk
+	}
+	return f.memory.Apply(records, c)
+}
+
+func TestAFailingStoreStopsTheReplica(t *testing.T) {
+	change := func(i int, o *cluster.ReplicaOptions) {
+		if i == 0 {
+			o.Store = failing{&memory{}, 2}
+		}
+	}
+	run(t, change, func(t *testing.T, g *group) {
+		if o := g.owner(t); o != 0 {
+			t.Fatalf("n%d owns the partition", o)
+		}
+		if _, err := g.replicas[0].Commit(record(1, 0, 0)); !errors.Is(err, cluster.ErrStopped) {
+			t.Errorf("a record whose fate is unknown is answered with %v", err)
+		}
+		if err := <-g.ended[0]; !errors.Is(err, errDisk) {
+			t.Error(err)
+		}
+		if _, err := g.replicas[0].Commit(record(2, 0, 0)); !errors.Is(err, cluster.ErrNotOwner) {
+			t.Error(err)
+		}
+		if err := g.replicas[0].Reached(t.Context(), 2); !errors.Is(err, cluster.ErrStopped) {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		if !g.replicas[1].Status().Owns || len(g.stores[1].data) != 1 {
+			t.Error("the next node does not own the partition, or does not have the record")
+		}
+	})
+}
+
+func TestFramesOfAnotherClusterStopTheReplica(t *testing.T) {
+	run(t, func(i int, o *cluster.ReplicaOptions) {
+		if i == 1 {
+			o.Cluster = "other"
+		}
+	}, func(t *testing.T, g *group) {
+		if err := <-g.ended[1]; !errors.Is(err, cluster.ErrDamaged) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNodesThatMayNotOwnClaimNothing(t *testing.T) {
+	run(t, func(i int, o *cluster.ReplicaOptions) { o.MayOwn = func() bool { return i == 2 } }, func(t *testing.T, g *group) {
+		if o := g.owner(t); o != 2 {
+			t.Errorf("n%d owns the partition", o)
+		}
+	})
+}

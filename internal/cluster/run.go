@@ -1,0 +1,315 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Run follows the partition until ctx ends, the store fails, or the log cannot be followed: ErrTrimmed, ErrShort, ErrDamaged.
+// It is called once.
+func (r *Replica) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	r.ctx = ctx
+	err := r.run(ctx)
+	cancel()
+	r.tasks.Wait()
+	r.stop()
+	return err
+}
+
+func (r *Replica) run(ctx context.Context) error {
+	entries, ended := make(chan Entry, 64), make(chan error, 1)
+	r.tasks.Go(func() { ended <- r.tail(ctx, entries) })
+	r.alive()
+	r.ticked = time.Now()
+	beat := time.NewTicker(r.opt.Heartbeat)
+	defer beat.Stop()
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
+	for {
+		if f := r.flight; f != nil && !f.again.IsZero() {
+			again.Reset(time.Until(f.again))
+		} else {
+			again.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-ended:
+			return err
+		case e := <-entries:
+			if err := r.take(e); err != nil {
+				return err
+			}
+		case <-r.wake:
+			r.accept()
+			r.withdraw()
+		case f := <-r.appended:
+			r.answered(f)
+		case <-again.C:
+			r.resend()
+		case <-beat.C:
+			r.tick()
+		case h := <-r.handover:
+			if !r.part.Owns() || r.leaving != nil {
+				h.done <- ErrNotOwner
+				continue
+			}
+			r.leaving = h
+			r.handOver()
+		}
+	}
+}
+
+// tail passes the entries of the log on.
+func (r *Replica) tail(ctx context.Context, entries chan<- Entry) error {
+	for e, err := range r.opt.Log.Tail(ctx, r.opt.Partition, r.opt.Copy.Pos) {
+		if err != nil {
+			return err
+		}
+		select {
+		case entries <- e:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return ErrStopped
+}
+
+// take applies one entry of the log.
+func (r *Replica) take(e Entry) error {
+	f, err := ParseFrame(e.Frame)
+	if err != nil {
+		return fmt.Errorf("position %d of partition %d: %w", e.Pos, r.opt.Partition, err)
+	}
+	if f.Cluster != r.opt.Cluster || int(f.Partition) != r.opt.Partition {
+		return fmt.Errorf("%w: position %d is of partition %d of cluster %q", ErrDamaged, e.Pos, f.Partition, f.Cluster)
+	}
+	before := r.part.Copy()
+	o := r.part.Take(e.Pos, f)
+	if o.Verdict == Damaged {
+		return fmt.Errorf("%w: position %d has frame %d of epoch %d, the copy is at %s", ErrDamaged, e.Pos, f.Number, f.Epoch, before)
+	}
+	r.settle()
+	r.send(o.Send) // the next frame is on its way to the log while this one is stored
+	var records []Record
+	if o.Verdict == Counts {
+		records = f.Records
+		r.alive()
+	}
+	if err := r.opt.Store.Apply(records, r.part.Copy()); err != nil {
+		return fmt.Errorf("store position %d of partition %d: %w", e.Pos, r.opt.Partition, err)
+	}
+	r.advance()
+	r.finish(o.Applied, e.Pos, nil)
+	r.finish(o.Lost, 0, ErrLost)
+	if o.Verdict == Counts && f.Number == 0 {
+		r.claimed(f)
+	}
+	r.handOver()
+	r.withdraw()
+	return nil
+}
+
+// claimed is called after a claim was applied.
+func (r *Replica) claimed(f *Frame) {
+	r.log.Info("a claim of the partition counts", "epoch", f.Epoch, "owner", f.Claim.Node, "handover", f.Claim.Handover)
+	if h := r.leaving; h != nil {
+		r.leaving = nil
+		if f.Claim.Node == h.to.Node && f.Claim.Process == h.to.Process {
+			h.done <- nil
+		} else {
+			h.done <- fmt.Errorf("node %s claimed the partition", f.Claim.Node)
+		}
+	}
+	r.accept() // what was submitted to the epoch before is refused now
+	if r.opt.Claims != nil {
+		r.opt.Claims(r.Status())
+	}
+	r.beat()
+}
+
+// accept takes what was submitted.
+func (r *Replica) accept() {
+	r.mu.Lock()
+	list := r.submitted
+	r.submitted = nil
+	r.mu.Unlock()
+	for _, s := range list {
+		if r.leaving != nil {
+			s.done(0, ErrNotOwner)
+			continue
+		}
+		t, send, ok := r.part.Submit(s.record)
+		if !ok {
+			s.done(0, ErrNotOwner)
+			continue
+		}
+		r.pending[t] = s.done
+		r.send(send)
+	}
+}
+
+// tick sends a heartbeat and claims the partition when its owner has shown no sign of life.
+func (r *Replica) tick() {
+	now := time.Now()
+	if now.Sub(r.ticked) > 3*r.opt.Heartbeat {
+		r.alive() // this process was paused, not the owner
+	}
+	r.ticked = now
+	r.beat()
+	if h := r.leaving; h != nil && h.ctx.Err() != nil {
+		r.leaving = nil
+		if r.flight != nil && r.flight.frame.Number == 0 {
+			r.drop()
+		}
+	}
+	if r.part.Owns() || r.flight != nil || r.opt.MayOwn != nil && !r.opt.MayOwn() {
+		return
+	}
+	if r.silence() > r.opt.Takeover+time.Duration(r.opt.Rank)*r.opt.Takeover/2 {
+		r.log.Info("no sign of the partition's owner; claiming the partition", "epoch", r.part.Copy().Epoch+1)
+		r.send(r.part.Claim())
+	}
+}
+
+// withdraw ends an own claim if the owner has shown a sign of life. The log may still get the claim; that is harmless.
+func (r *Replica) withdraw() {
+	if f := r.flight; f != nil && f.frame.Number == 0 && !r.part.Owns() && r.silence() < r.opt.Heartbeat {
+		r.drop()
+	}
+}
+
+// handOver sends the claim of a handover when no records are on their way.
+func (r *Replica) handOver() {
+	if h := r.leaving; h != nil && r.part.Owns() && r.part.Sent() == nil && r.flight == nil {
+		r.send(r.part.HandOver(h.to.Node, h.to.Process))
+	}
+}
+
+// send appends a frame. A frame that was on its way is given up.
+func (r *Replica) send(f *Frame) {
+	if f == nil {
+		return
+	}
+	r.drop()
+	r.failed = 0
+	r.flight = &flight{frame: f}
+	r.resend()
+}
+
+// resend appends the frame on its way once more.
+func (r *Replica) resend() {
+	f := r.flight
+	if f == nil {
+		return
+	}
+	f.again = time.Time{}
+	ctx, cancel := context.WithTimeout(r.ctx, r.opt.Append)
+	f.cancel = cancel
+	b := f.frame.Append(nil)
+	r.tasks.Go(func() {
+		f.err = r.opt.Log.Append(ctx, r.opt.Partition, b)
+		cancel()
+		select {
+		case r.appended <- f:
+		case <-r.ctx.Done():
+		}
+	})
+}
+
+// answered takes the result of an append. Only the log says whether the frame counts, so success means to wait for it.
+func (r *Replica) answered(f *flight) {
+	if f != r.flight {
+		return
+	}
+	if f.err == nil {
+		r.failed = 0
+		f.again = time.Now().Add(r.opt.Resend)
+		return
+	}
+	r.failed++
+	f.again = time.Now().Add(min(10*time.Millisecond<<min(r.failed, 10), r.opt.Resend))
+	r.log.Debug("a frame could not be appended; trying again", "err", f.err, "epoch", f.frame.Epoch, "frame", f.frame.Number)
+}
+
+// settle gives up the frame on its way if the log has decided about it.
+func (r *Replica) settle() {
+	f := r.flight
+	if f == nil {
+		return
+	}
+	if f.frame.Number == 0 && f.frame.Epoch <= r.part.Copy().Epoch || f.frame.Number > 0 && f.frame != r.part.Sent() {
+		r.drop()
+	}
+}
+
+func (r *Replica) drop() {
+	if r.flight != nil {
+		r.flight.cancel()
+		r.flight = nil
+	}
+}
+
+// alive notes a sign of the owner's life.
+func (r *Replica) alive() {
+	r.mu.Lock()
+	r.sign = time.Now()
+	r.mu.Unlock()
+}
+
+// silence returns for how long there was no sign of the owner's life.
+func (r *Replica) silence() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Since(r.sign)
+}
+
+func (r *Replica) beat() {
+	if r.opt.Send == nil {
+		return
+	}
+	c := r.part.Copy()
+	r.opt.Send(Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos})
+}
+
+// advance shows to other goroutines what was applied.
+func (r *Replica) advance() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status = Status{Copy: r.part.Copy(), Owns: r.part.Owns()}
+	if r.waiting {
+		close(r.advanced)
+		r.advanced, r.waiting = make(chan struct{}), false
+	}
+}
+
+func (r *Replica) finish(tickets []Ticket, pos Pos, err error) {
+	for _, t := range tickets {
+		done := r.pending[t]
+		delete(r.pending, t)
+		done(pos, err)
+	}
+}
+
+// stop answers what is left.
+func (r *Replica) stop() {
+	r.mu.Lock()
+	r.stopped = true
+	close(r.advanced)
+	list := r.submitted
+	r.submitted = nil
+	r.mu.Unlock()
+	for _, s := range list {
+		s.done(0, ErrNotOwner)
+	}
+	for t, done := range r.pending {
+		delete(r.pending, t)
+		done(0, ErrStopped)
+	}
+	if h := r.leaving; h != nil {
+		h.done <- ErrStopped
+	}
+	close(r.ended)
+}
