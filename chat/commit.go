@@ -1,18 +1,45 @@
 package chat
 
+import "github.com/parley-hq/parley/internal/json"
+
 // Commit is what the rules decided and a committer orders and stores, as one
-// atomic unit. It can be applied only to a session whose last event is After.
+// atomic unit. It can be applied only to a session whose last event is After. It
+// has all that is stored, so that it can be stored where the session's state is
+// not known.
 type Commit struct {
 	Session SessionID
 	Number  Number
 	After   Seq
-	AfterAt At      // position of the last event before, 0 for none
 	Events  []Event // at least one, contiguous from After+1
 	Facts   []Fact  // the same, as stored
-	Keys    []Key   // idempotency keys of the events that have one
+	Keys    []Key   // idempotency keys of the events that have one, in their order
 	Ends    []BlockEnds
-	State   *State // after the last event, its Head that of the last fact; read only until Commit returns
-	Record  bool   // the session's record changed beyond its last event
+
+	// What SetState sets.
+	Head       Hash     // of the last fact
+	Busy       bool     // the session has a turn that runs or waits
+	Record     *Session // after the last event; nil if nothing but the end of the log changed
+	RecordJSON []byte   // Record as it is stored
+	Checkpoint []byte   // the state as it is stored, every CheckpointEvery events; nil means that none is stored
+}
+
+// SetState sets what follows from the state after the last event. changed says
+// that the session's record changed beyond its last event. The commit refers to
+// s.Session, which must not change until the commit is stored.
+func (c *Commit) SetState(s *State, changed bool) (err error) {
+	c.Head, c.Busy = s.Head, s.Busy()
+	if changed || c.After == 0 {
+		c.Record = &s.Session
+		if c.RecordJSON, err = json.Marshal(c.Record); err != nil {
+			return Errorf(Invalid, "the record of session %s cannot be written as JSON", c.Session).Because(err)
+		}
+	}
+	if c.After/CheckpointEvery != s.Last/CheckpointEvery {
+		if c.Checkpoint, err = json.Marshal(s); err != nil {
+			return Errorf(Invalid, "the state of session %s cannot be written as JSON", c.Session).Because(err)
+		}
+	}
+	return nil
 }
 
 // Key ties a sender's idempotency key to the event it made.

@@ -18,6 +18,7 @@ type author struct {
 	Step    chat.At // how far Clock goes on with each event
 
 	id    chat.SessionID
+	next  *chat.State    // after the commit that build made last
 	keyed map[int]string // client ids by index of the next commit's bodies
 }
 
@@ -80,34 +81,33 @@ func (a *author) Key(i int, clientID string) *author {
 // build makes a commit of bodies without storing it. Make one only when the one
 // before was stored or given up.
 func (a *author) build(bodies ...chat.Body) (*chat.Commit, error) {
-	c := &chat.Commit{
-		Session: a.id, Number: a.State.Number, After: a.State.Last, AfterAt: a.State.LastAt, State: a.State.Clone(),
-	}
+	c := &chat.Commit{Session: a.id, Number: a.State.Number, After: a.State.Last}
+	state, changed := a.State.Clone(), false
 	for i, body := range bodies {
 		d := chat.NewDraft(body).As(a.keyed[i])
 		if err := d.Normalize(); err != nil {
 			return nil, err
 		}
-		seq := c.State.Last + 1
+		seq := state.Last + 1
 		e := chat.Event{
-			Session: a.id, Seq: seq, At: chat.After(c.State.LastAt, a.Clock), Type: d.Type,
+			Session: a.id, Seq: seq, At: chat.After(state.LastAt, a.Clock), Type: d.Type,
 			ID: chat.EventID(chat.MakeID(a.State.Number, seq).Text(chat.EventPrefix)), Actor: a.Actor,
-			ClientID: d.ClientID, Prev: c.State.Head, Payload: d.Payload, Body: d.Body,
+			ClientID: d.ClientID, Prev: state.Head, Payload: d.Payload, Body: d.Body,
 		}
 		a.Clock += a.Step
 		if ts, ok := body.(chat.TurnStarted); ok {
 			e.Turn = ts.TurnID
 		}
 		f := e.Fact()
-		c.Record = c.State.Apply(&e) || c.Record
-		c.State.Head = f.Hash()
+		changed = state.Apply(&e) || changed
+		state.Head = f.Hash()
 		c.Events, c.Facts = append(c.Events, e), append(c.Facts, f)
 		if d.ClientID != "" {
 			c.Keys = append(c.Keys, chat.Key{Actor: a.Actor.Key(), ClientID: d.ClientID, Digest: d.Digest(), Seq: seq})
 		}
 	}
-	a.keyed = nil
-	return c, nil
+	a.keyed, a.next = nil, state
+	return c, c.SetState(state, changed)
 }
 
 // try stores bodies as one commit.
@@ -119,7 +119,7 @@ func (a *author) try(bodies ...chat.Body) error {
 	if err := a.journal.Commit(context.Background(), c); err != nil {
 		return err
 	}
-	a.State = c.State
+	a.State = a.next
 	return nil
 }
 

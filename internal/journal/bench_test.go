@@ -51,6 +51,7 @@ func withWriters(b *testing.B, work func(writer int) func()) {
 type appender struct {
 	j     *Journal
 	c     *chat.Commit
+	s     chat.State // after c
 	e     chat.Event
 	ready []chat.Commit
 }
@@ -63,7 +64,7 @@ func newAppender(b testing.TB, j *Journal, id chat.SessionID) *appender {
 		b.Fatal(err)
 	}
 	e := c.Events[0]
-	w := &appender{j: j, c: c, e: e, ready: []chat.Commit{*c}}
+	w := &appender{j: j, c: c, s: *a.next, e: e, ready: []chat.Commit{*c}}
 	w.step(b)
 	return w
 }
@@ -71,12 +72,15 @@ func newAppender(b testing.TB, j *Journal, id chat.SessionID) *appender {
 // fill makes commits until n are ready.
 func (w *appender) fill(n int) {
 	for len(w.ready) < n {
-		c, s := *w.c, *w.c.State
-		c.After, c.AfterAt = s.Last, s.LastAt
+		s := &w.s
+		c := chat.Commit{Session: w.c.Session, Number: w.c.Number, After: s.Last}
 		w.e.Seq, w.e.At, w.e.Prev = s.Last+1, chat.After(w.e.At+200, chat.AtOf(time.Now())), s.Head
 		f := w.e.Fact()
 		s.Last, s.LastAt, s.Head = w.e.Seq, w.e.At, f.Hash()
-		c.Events, c.Facts, c.State, c.Record = []chat.Event{w.e}, []chat.Fact{f}, &s, false
+		c.Events, c.Facts = []chat.Event{w.e}, []chat.Fact{f}
+		if err := c.SetState(s, false); err != nil {
+			panic(err)
+		}
 		w.c = &c
 		w.ready = append(w.ready, c)
 	}

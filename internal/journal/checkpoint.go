@@ -10,15 +10,11 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// putCheckpoint stores the state and deletes all older checkpoints but one, which
-// is used when the newest is unreadable.
+// putCheckpoint stores the state of a commit and deletes all older checkpoints but
+// one, which is used when the newest is unreadable.
 func (j *Journal) putCheckpoint(b *pebble.Batch, n chat.Number, c *chat.Commit) error {
-	state, err := json.Marshal(c.State)
-	if err != nil {
-		return chat.Errorf(chat.Invalid, "the state of session %s cannot be written as JSON", c.Session).Because(err)
-	}
 	last := c.Events[len(c.Events)-1].Seq
-	b.Set(seqKey(nil, kState, n, last), state, nil)
+	b.Set(seqKey(nil, kState, n, last), c.Checkpoint, nil)
 	it, err := j.iter(numberKey(nil, kState, n))
 	if err != nil {
 		return err

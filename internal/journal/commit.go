@@ -8,7 +8,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
 )
 
 // Commit stores c as one atomic unit and returns when it is durable. It returns
@@ -45,8 +44,10 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 func checkCommit(c *chat.Commit) error {
 	bad := func(why string) error { return chat.Errorf(chat.Invalid, "not a commit: %s", why) }
 	switch {
-	case c == nil || c.State == nil:
-		return bad("the state is missing")
+	case c == nil:
+		return bad("there is none")
+	case c.Record == nil != (len(c.RecordJSON) == 0) || c.Record == nil && c.After == 0:
+		return bad("the record is missing")
 	case len(c.Events) == 0 || len(c.Events) != len(c.Facts):
 		return bad("it needs events and as many facts")
 	case c.Number == 0 || c.Number >= 1<<chat.NumberBits:
@@ -171,10 +172,8 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 		}
 	}
 	final := len(c.Events) - 1
-	next = head{busy: c.State.Busy(), lists: h.lists}
-	// State.Head is the hash of the last fact. Computing it again would take a
-	// tenth of the time of an append.
-	next.last = logEnd{c.Events[final].Seq, c.Events[final].At, c.State.Head, bytes}
+	next = head{busy: c.Busy, lists: h.lists}
+	next.last = logEnd{c.Events[final].Seq, c.Events[final].At, c.Head, bytes}
 	var value [logEndSize]byte
 	b.Set(headKey(key, h.number), next.last.append(value[:0]), nil)
 
@@ -185,13 +184,9 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 	for i := range c.Ends {
 		b.Set(seqKey(key, kEnds, h.number, c.Ends[i].Seq), appendEnds(nil, c.Ends[i].Ends), nil)
 	}
-	if c.Record || c.After == 0 {
-		rec, err := json.Marshal(&c.State.Session)
-		if err != nil {
-			return next, chat.Errorf(chat.Invalid, "the record of session %s cannot be written as JSON", c.Session).Because(err)
-		}
-		b.Set(numberKey(key, kRecord, h.number), rec, nil)
-		if who := listsOf(&c.State.Session); !slices.Equal(who, h.lists) {
+	if c.Record != nil {
+		b.Set(numberKey(key, kRecord, h.number), c.RecordJSON, nil)
+		if who := listsOf(c.Record); !slices.Equal(who, h.lists) {
 			next.lists = who
 		}
 	}
@@ -206,7 +201,7 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 	if err := j.putPrompts(b, h.number, c.Events); err != nil {
 		return next, err
 	}
-	if c.After/chat.CheckpointEvery != next.last.seq/chat.CheckpointEvery {
+	if c.Checkpoint != nil {
 		if err := j.putCheckpoint(b, h.number, c); err != nil {
 			return next, err
 		}

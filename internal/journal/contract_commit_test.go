@@ -97,7 +97,7 @@ func testEventsAreContiguous(t *testing.T, s *Journal) {
 		"hole":          func(c *chat.Commit) { c.Events[1].Seq++; c.Facts[1].Seq++ },
 		"facts missing": func(c *chat.Commit) { c.Facts = c.Facts[:1] },
 		"empty":         func(c *chat.Commit) { c.Events, c.Facts = nil, nil },
-		"no state":      func(c *chat.Commit) { c.State = nil },
+		"half a record": func(c *chat.Commit) { c.Record = &chat.Session{} },
 		"no number":     func(c *chat.Commit) { c.Number = 0 },
 		"wrong number":  func(c *chat.Commit) { c.Number++ },
 	} {

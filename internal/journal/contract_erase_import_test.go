@@ -209,7 +209,7 @@ func testInvalidArgumentsDoNotPanic(t *testing.T, s *Journal) {
 	s.Ends(ctx, "s-1", math.MaxUint64)
 	s.Read(ctx, "s-1", chat.Range{After: math.MaxUint64, Desc: true, Limit: math.MinInt})
 	wantCode(t, s.Commit(ctx, nil), chat.Invalid)
-	wantCode(t, s.Commit(ctx, &chat.Commit{Session: "s-1", Number: 1, State: &chat.State{}, Events: make([]chat.Event, 1), Facts: make([]chat.Fact, 1), After: math.MaxUint64}), chat.Invalid)
+	wantCode(t, s.Commit(ctx, &chat.Commit{Session: "s-1", Number: 1, Events: make([]chat.Event, 1), Facts: make([]chat.Fact, 1), After: math.MaxUint64}), chat.Invalid)
 	a.append(t, message("still here"))
 	if err := checkLog(ctx, s, "s-1"); err != nil {
 		t.Fatal(err)

@@ -18,12 +18,11 @@ type decision struct {
 	lastAt   chat.At // position of the last event or preview
 	maxQueue int
 
-	after   chat.Seq // the last event before this decision
-	afterAt chat.At
-	events  []chat.Event
-	facts   []chat.Fact
-	keys    []chat.Key
-	ends    []chat.BlockEnds
+	after  chat.Seq // the last event before this decision
+	events []chat.Event
+	facts  []chat.Fact
+	keys   []chat.Key
+	ends   []chat.BlockEnds
 
 	record   bool // the session's record changed
 	members  bool // access to the session changed
@@ -94,7 +93,7 @@ func blockIn(blocks []chat.Block, id chat.BlockID) *chat.Block {
 // add creates the next event of the session and applies it to the state.
 func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *chat.Event {
 	if len(d.events) == 0 {
-		d.after, d.afterAt = d.state.Last, d.state.LastAt
+		d.after = d.state.Last
 	}
 	st := d.state
 	seq := st.Last + 1
@@ -138,12 +137,12 @@ func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, tu
 	d.add(actor, draft, turn)
 }
 
-func (d *decision) commit() *chat.Commit {
+func (d *decision) commit() (*chat.Commit, error) {
 	d.first.commit = chat.Commit{
-		Session: d.session, Number: d.state.Number, After: d.after, AfterAt: d.afterAt,
-		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends, State: d.state, Record: d.record,
+		Session: d.session, Number: d.state.Number, After: d.after,
+		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends,
 	}
-	return &d.first.commit
+	return &d.first.commit, d.first.commit.SetState(d.state, d.record)
 }
 
 func (d *decision) entries() []chat.Entry {

@@ -274,7 +274,11 @@ func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
 	if len(d.events) == 0 {
 		return nil
 	}
-	if err := r.sessions.log.Commit(ctx, d.commit()); err != nil {
+	c, err := d.commit()
+	if err == nil {
+		err = r.sessions.log.Commit(ctx, c)
+	}
+	if err != nil {
 		return err
 	}
 	r.state, r.lastAt = d.state, d.lastAt
