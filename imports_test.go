@@ -48,7 +48,7 @@ var rules = []rule{
 
 	{folder: "internal/audit", own: []string{"chat"}},
 
-	{folder: "internal/journal", own: []string{"chat", "internal/journal/pebblelog", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/journal", own: []string{"chat", "internal/fields", "internal/journal/pebblelog", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
 	{folder: "internal/journal/pebblelog"}, // reads the log format of one version of Pebble
 	{folder: "internal/artifact", own: []string{"chat", "internal/sealed"}},
 
@@ -67,7 +67,7 @@ var rules = []rule{
 
 	{folder: "internal/record", own: []string{"chat"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
-	{folder: "internal/cluster"},
+	{folder: "internal/cluster", own: []string{"internal/fields"}},
 	{folder: "internal/cluster/clustertest", own: []string{"internal/cluster"}}, // a log, for tests
 	{folder: "internal/cluster/natslog", own: []string{"internal/cluster"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/turnlog", own: []string{"chat"}},
@@ -98,6 +98,7 @@ var rules = []rule{
 	{folder: "examples/*", own: []string{"chat", "client", "agent"}},
 
 	// Small packages that import nothing of this module.
+	{folder: "internal/fields"},
 	{folder: "internal/freeport"},
 	{folder: "internal/freshstack"},
 	{folder: "internal/json"},

@@ -2,7 +2,11 @@ package cluster
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"math"
+
+	"github.com/parley-hq/parley/internal/fields"
 )
 
 // Copy says what a node has applied of a partition. It is stored together with the data that it describes.
@@ -61,6 +65,33 @@ func (f *Frame) digest(before Digest) Digest {
 	h.Write(before[:])
 	h.Write(f.Append(nil))
 	return Digest(h.Sum(nil))
+}
+
+const copyVersion = 1
+
+// Append appends the encoded copy to b, as it is stored.
+func (c Copy) Append(b []byte) []byte {
+	b = append(b, copyVersion)
+	b = fields.AppendNumber(b, uint64(c.Pos))
+	b = fields.AppendNumber(b, c.Epoch)
+	b = c.Claim.append(b)
+	b = fields.AppendNumber(b, c.Number)
+	return append(b, c.Digest[:]...)
+}
+
+// ParseCopy decodes a copy.
+func ParseCopy(b []byte) (c Copy, err error) {
+	r := fields.NewReader(b)
+	version := r.Byte()
+	c.Pos = Pos(r.Number(math.MaxUint64))
+	c.Epoch = r.Number(math.MaxUint64)
+	c.Claim = readClaim(r)
+	c.Number = r.Number(math.MaxUint64)
+	copy(c.Digest[:], r.Take(len(c.Digest)))
+	if version != copyVersion || !r.Done() {
+		return Copy{}, errors.New("not a copy of a partition, or one of another version")
+	}
+	return c, nil
 }
 
 func (c Copy) String() string {

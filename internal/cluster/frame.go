@@ -5,6 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
+
+	"github.com/parley-hq/parley/internal/fields"
 )
 
 // Pos is a position in the log of a partition. The first frame has position 1.
@@ -52,111 +55,60 @@ var errFrame = errors.New("not a frame of a partition's log")
 // Append appends the encoded frame to b.
 func (f *Frame) Append(b []byte) []byte {
 	b = append(b, frameVersion)
-	b = appendBytes(b, []byte(f.Cluster))
-	b = binary.AppendUvarint(b, uint64(f.Partition))
-	b = binary.AppendUvarint(b, f.Epoch)
-	b = binary.AppendUvarint(b, f.Number)
+	b = fields.AppendBytes(b, f.Cluster)
+	b = fields.AppendNumber(b, uint64(f.Partition))
+	b = fields.AppendNumber(b, f.Epoch)
+	b = fields.AppendNumber(b, f.Number)
 	if f.Number == 0 {
-		b = appendBytes(b, []byte(f.Claim.Node))
-		b = binary.BigEndian.AppendUint64(b, f.Claim.Process)
-		if f.Claim.Handover {
-			return append(b, 1)
-		}
-		return append(b, 0)
+		return f.Claim.append(b)
 	}
 	b = append(b, f.Digest[:]...)
 	for _, r := range f.Records {
 		b = append(b, r.Kind)
-		b = appendBytes(b, r.Data)
+		b = fields.AppendBytes(b, r.Data)
 	}
 	return b
 }
 
-func appendBytes(b, s []byte) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+func (c *Claim) append(b []byte) []byte {
+	b = fields.AppendBytes(b, c.Node)
+	b = binary.BigEndian.AppendUint64(b, c.Process)
+	if c.Handover {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func readClaim(r *fields.Reader) Claim {
+	return Claim{Node: string(r.Bytes(maxName)), Process: r.Uint64(), Handover: r.Number(1) == 1}
 }
 
 // ParseFrame decodes a frame. The records share memory with b.
 func ParseFrame(b []byte) (*Frame, error) {
-	r := reader{b: b}
-	if v := r.byte(); v != frameVersion && r.ok() {
+	r := fields.NewReader(b)
+	if v := r.Byte(); v != frameVersion && r.OK() {
 		return nil, fmt.Errorf("%w: version %d is not known to this program", errFrame, v)
 	}
-	f := &Frame{Cluster: string(r.bytes(maxName))}
-	partition := r.number()
-	f.Partition = uint16(partition)
-	f.Epoch = r.number()
-	f.Number = r.number()
-	if partition > 0xffff || f.Epoch == 0 {
+	f := &Frame{Cluster: string(r.Bytes(maxName))}
+	f.Partition = uint16(r.Number(math.MaxUint16))
+	f.Epoch = r.Number(math.MaxUint64)
+	f.Number = r.Number(math.MaxUint64)
+	if f.Epoch == 0 {
 		return nil, errFrame
 	}
 	if f.Number == 0 {
-		f.Claim.Node = string(r.bytes(maxName))
-		f.Claim.Process = r.uint64()
-		flag := r.byte()
-		f.Claim.Handover = flag == 1
-		if !r.ok() || len(r.b) > 0 || flag > 1 || f.Claim.Node == "" {
+		f.Claim = readClaim(r)
+		if !r.Done() || f.Claim.Node == "" {
 			return nil, errFrame
 		}
 		return f, nil
 	}
-	copy(f.Digest[:], r.take(len(f.Digest)))
-	for r.ok() && len(r.b) > 0 {
-		f.Records = append(f.Records, Record{Kind: r.byte(), Data: r.bytes(len(b))})
+	copy(f.Digest[:], r.Take(len(f.Digest)))
+	for r.Left() > 0 && r.OK() {
+		f.Records = append(f.Records, Record{Kind: r.Byte(), Data: r.Bytes(len(b))})
 	}
-	if !r.ok() || len(f.Records) == 0 {
+	if !r.OK() || len(f.Records) == 0 {
 		return nil, errFrame
 	}
 	return f, nil
-}
-
-// reader reads the fields of a frame. After the first one that is not there, all are zero.
-type reader struct {
-	b      []byte
-	failed bool
-}
-
-func (r *reader) ok() bool { return !r.failed }
-
-func (r *reader) take(n int) []byte {
-	if r.failed || n < 0 || n > len(r.b) {
-		r.failed = true
-		return nil
-	}
-	out := r.b[:n:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (r *reader) number() uint64 {
-	n, size := binary.Uvarint(r.b)
-	if size <= 0 || size > 1 && r.b[size-1] == 0 { // each number has one encoding
-		r.failed = true
-		return 0
-	}
-	r.take(size)
-	return n
-}
-
-func (r *reader) uint64() uint64 {
-	if b := r.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (r *reader) bytes(limit int) []byte {
-	n := r.number()
-	if n > uint64(limit) {
-		r.failed = true
-		return nil
-	}
-	return r.take(int(n))
 }
