@@ -204,3 +204,50 @@ func processor() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkApply applies frames of commits of as many sessions, as another node does. decode
+// includes the time to read the commits from the frame.
+func BenchmarkApply(b *testing.B) {
+	for _, size := range []int{1, 64, 256} {
+		for _, decode := range []bool{false, true} {
+			b.Run(fmt.Sprintf("commits=%d/decode=%t", size, decode), func(b *testing.B) {
+				b.ReportAllocs()
+				j := openTest(b, b.TempDir(), Options{})
+				authors := make([]*appender, size)
+				for i := range authors {
+					authors[i] = newAppender(b, j, chat.SessionID(fmt.Sprint("s-", i)))
+				}
+				made := make([]Change, 0, size)
+				data := make([][]byte, size)
+				frames := 0
+				for n := 0; n < b.N; n += size {
+					b.StopTimer()
+					made = made[:0]
+					for i, a := range authors {
+						a.fill(1)
+						c := a.ready[0]
+						a.ready = a.ready[1:]
+						made = append(made, &CommitChange{&c})
+						var err error
+						if _, data[i], err = EncodeChange(data[i][:0], made[i]); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.StartTimer()
+					if decode {
+						for i := range made {
+							var err error
+							if made[i], err = DecodeChange(changeCommit, data[i]); err != nil {
+								b.Fatal(err)
+							}
+						}
+					}
+					frames++
+					if refused, err := j.Apply(&Frame{Copy: frameNumber(frames), Changes: made}); err != nil || refused[0] != nil {
+						b.Fatal(refused, err)
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,7 +1,9 @@
 package journal
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,19 +14,23 @@ import (
 
 // putCheckpoint stores the state of a commit and deletes all older checkpoints but
 // one, which is used when the newest is unreadable.
-func (j *Journal) putCheckpoint(b *pebble.Batch, n chat.Number, c *chat.Commit) error {
-	last := c.Events[len(c.Events)-1].Seq
-	b.Set(seqKey(nil, kState, n, last), c.Checkpoint, nil)
-	it, err := j.iter(numberKey(nil, kState, n))
+func putCheckpoint(r pebble.Reader, b *pebble.Batch, n chat.Number, c *chat.Commit) error {
+	it, err := iterOf(r, numberKey(nil, kState, n))
 	if err != nil {
 		return err
 	}
+	var old [][]byte
 	if it.Last() {
 		for it.Prev() {
-			b.Delete(append([]byte(nil), it.Key()...), nil)
+			old = append(old, bytes.Clone(it.Key()))
 		}
 	}
-	return it.Close()
+	for _, key := range old {
+		b.Delete(key, nil)
+	}
+	last := c.Events[len(c.Events)-1].Seq
+	b.Set(seqKey(nil, kState, n, last), c.Checkpoint, nil)
+	return errors.Join(it.Error(), it.Close())
 }
 
 // Load returns the state of a session: its newest checkpoint and the fold of

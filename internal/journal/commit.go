@@ -46,7 +46,17 @@ func checkCommit(c *chat.Commit) error {
 	switch {
 	case c == nil:
 		return bad("there is none")
-	case c.Record == nil != (len(c.RecordJSON) == 0) || c.Record == nil && c.After == 0:
+	case c.Record == nil && c.After == 0:
+		return bad("the record is missing")
+	}
+	return checkEvents(c)
+}
+
+// checkEvents refuses a commit, or a part of an import, whose events are not well formed.
+func checkEvents(c *chat.Commit) error {
+	bad := func(why string) error { return chat.Errorf(chat.Invalid, "not a commit: %s", why) }
+	switch {
+	case c.Record == nil != (len(c.RecordJSON) == 0):
 		return bad("the record is missing")
 	case len(c.Events) == 0 || len(c.Events) != len(c.Facts):
 		return bad("it needs events and as many facts")
@@ -77,32 +87,23 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 		lock := j.createLock(c.Number)
 		lock.Lock()
 		defer lock.Unlock()
-		if err := j.checkFree(c.Session, c.Number); err != nil {
+		if err := j.checkFree(j.db, c.Session, c.Number); err != nil {
 			return fail(err)
 		}
 		h = &head{number: c.Number, full: true}
-		b.Set(hashKey(nil, kID, idHash(c.Session)), appendNumber(nil, c.Number), nil)
-		b.Set(numberKey(nil, kName, c.Number), []byte(c.Session), nil)
 	} else {
 		var err error
 		if h, _, err = j.find(c.Session); err != nil {
 			return fail(err)
 		}
-		if h.number != c.Number {
-			return fail(chat.Errorf(chat.Invalid, "session %s has another number", c.Session))
-		}
-		if h.last.seq != c.After {
-			j.metrics.conflicts.Inc()
-			return fail(conflict(c.Session, h.last.seq))
-		}
-		if err := j.fill(c.Session, h); err != nil {
-			return fail(err)
-		}
 	}
-	if c.Events[0].Prev != h.last.hash {
-		return fail(chat.Errorf(chat.Conflict, "the first event does not follow the last one of session %s", c.Session).With("last", h.last.seq).WithReason(chat.CommitConflict))
+	if err := j.checkFollows(c, h); err != nil {
+		return fail(err)
 	}
-	next, err := j.fillBatch(b, h, c)
+	if err := j.fill(c.Session, h); err != nil {
+		return fail(err)
+	}
+	next, err := j.fillBatch(j.db, b, h, c)
 	if err != nil {
 		return fail(err)
 	}
@@ -127,8 +128,22 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 	return nil
 }
 
+// checkFollows refuses a commit that does not follow the end of its session's log.
+func (j *Journal) checkFollows(c *chat.Commit, h *head) error {
+	switch {
+	case h.number != c.Number:
+		return chat.Errorf(chat.Invalid, "session %s has another number", c.Session)
+	case h.last.seq != c.After:
+		j.metrics.conflicts.Inc()
+		return conflict(c.Session, h.last.seq)
+	case c.Events[0].Prev != h.last.hash:
+		return chat.Errorf(chat.Conflict, "the first event does not follow the last one of session %s", c.Session).With("last", h.last.seq).WithReason(chat.CommitConflict)
+	}
+	return nil
+}
+
 // checkFree refuses to create a session whose id or number is taken.
-func (j *Journal) checkFree(id chat.SessionID, n chat.Number) error {
+func (j *Journal) checkFree(r pebble.Reader, id chat.SessionID, n chat.Number) error {
 	h, s, err := j.find(id)
 	switch {
 	case err == nil:
@@ -139,15 +154,15 @@ func (j *Journal) checkFree(id chat.SessionID, n chat.Number) error {
 	case chat.CodeOf(err) != chat.NotFound:
 		return err
 	}
-	name, err := j.get(numberKey(nil, kName, n))
+	name, err := getFrom(r, numberKey(nil, kName, n))
 	if err != nil {
 		return err
 	}
-	importing, err := j.has(numberKey(nil, kImporting, n))
+	importing, err := getFrom(r, numberKey(nil, kImporting, n))
 	if err != nil {
 		return err
 	}
-	if name != nil || importing {
+	if name != nil || importing != nil {
 		j.metrics.conflicts.Inc()
 		return chat.Errorf(chat.Conflict, "the number of session %s was taken by another session meanwhile; try again", id).With("last", chat.Seq(0)).WithReason(chat.CommitConflict)
 	}
@@ -159,30 +174,21 @@ func conflict(id chat.SessionID, last chat.Seq) error {
 }
 
 // fillBatch adds the events and their index entries to b. It returns the head
-// after the commit; h is not changed.
-func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
+// after the commit; h is not changed. What is in the store already is read from r.
+func (j *Journal) fillBatch(r pebble.Reader, b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
 	var scratch [64]byte
 	key := scratch[:0]
-	bytes := h.last.bytes
-	for i := range c.Facts {
-		f := &c.Facts[i]
-		bytes += int64(len(f.JSON))
-		if err = b.Set(seqKey(key, kEvent, h.number, f.Seq), f.JSON, nil); err != nil {
-			return next, err
-		}
+	if c.After == 0 {
+		putName(b, c.Session, c.Number)
 	}
-	final := len(c.Events) - 1
 	next = head{busy: c.Busy, lists: h.lists}
-	next.last = logEnd{c.Events[final].Seq, c.Events[final].At, c.Head, bytes}
+	if next.last, err = putEvents(b, h, c); err != nil {
+		return next, err
+	}
 	var value [logEndSize]byte
 	b.Set(headKey(key, h.number), next.last.append(value[:0]), nil)
-
-	for i := range c.Keys {
-		k := &c.Keys[i]
-		b.Set(numberHashKey(key, kClient, h.number, hashOf(k.Actor, k.ClientID)), appendClient(value[:0], k.Seq, k.Digest), nil)
-	}
-	for i := range c.Ends {
-		b.Set(seqKey(key, kEnds, h.number, c.Ends[i].Seq), appendEnds(nil, c.Ends[i].Ends), nil)
+	if err := putIndexes(r, b, h.number, c); err != nil {
+		return next, err
 	}
 	if c.Record != nil {
 		b.Set(numberKey(key, kRecord, h.number), c.RecordJSON, nil)
@@ -198,15 +204,50 @@ func (j *Journal) fillBatch(b *pebble.Batch, h *head, c *chat.Commit) (next head
 		}
 	}
 	moveActivity(b, h, &next)
-	if err := j.putPrompts(b, h.number, c.Events); err != nil {
-		return next, err
-	}
 	if c.Checkpoint != nil {
-		if err := j.putCheckpoint(b, h.number, c); err != nil {
+		if err := putCheckpoint(r, b, h.number, c); err != nil {
 			return next, err
 		}
 	}
 	return next, nil
+}
+
+// putName adds the entries by which a session is found.
+func putName(b *pebble.Batch, id chat.SessionID, n chat.Number) {
+	b.Set(hashKey(nil, kID, idHash(id)), appendNumber(nil, n), nil)
+	b.Set(numberKey(nil, kName, n), []byte(id), nil)
+}
+
+// putEvents adds the events of a commit and returns the end of the log after it.
+func putEvents(b *pebble.Batch, h *head, c *chat.Commit) (end logEnd, err error) {
+	var scratch [64]byte
+	key := scratch[:0]
+	bytes := h.last.bytes
+	for i := range c.Facts {
+		f := &c.Facts[i]
+		bytes += int64(len(f.JSON))
+		if err := b.Set(seqKey(key, kEvent, h.number, f.Seq), f.JSON, nil); err != nil {
+			return end, err
+		}
+	}
+	final := &c.Events[len(c.Events)-1]
+	return logEnd{final.Seq, final.At, c.Head, bytes}, nil
+}
+
+// putIndexes adds what is found by the events of a commit: client ids, ends of blocks
+// and prompts.
+func putIndexes(r pebble.Reader, b *pebble.Batch, n chat.Number, c *chat.Commit) error {
+	var scratch [64]byte
+	key := scratch[:0]
+	var value [logEndSize]byte
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		b.Set(numberHashKey(key, kClient, n, hashOf(k.Actor, k.ClientID)), appendClient(value[:0], k.Seq, k.Digest), nil)
+	}
+	for i := range c.Ends {
+		b.Set(seqKey(key, kEnds, n, c.Ends[i].Seq), appendEnds(nil, c.Ends[i].Ends), nil)
+	}
+	return putPrompts(r, b, n, c.Events)
 }
 
 // moveActivity updates the activity index of a session when its bucket or its

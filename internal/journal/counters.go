@@ -150,12 +150,12 @@ func (j *Journal) SizeOf(_ context.Context, id chat.SessionID) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	files, err := j.filesOfSession(at.number)
+	files, err := filesOfSession(j.db, at.number)
 	return at.bytes + files, err
 }
 
-func (j *Journal) filesOfSession(n chat.Number) (int64, error) {
-	v, err := j.get(numberKey(nil, kFiles, n))
+func filesOfSession(r pebble.Reader, n chat.Number) (int64, error) {
+	v, err := getFrom(r, numberKey(nil, kFiles, n))
 	return decodeSum(v), err
 }
 
@@ -187,17 +187,26 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 	if err != nil {
 		return err
 	}
-	was, err := j.filesOfSession(h.number)
-	if err != nil {
+	b := j.db.NewBatch()
+	more, err := putFiles(j.db, b, h.number, change)
+	if err != nil || more == 0 {
+		b.Close()
 		return err
 	}
-	is := change(was)
-	if is == was {
-		return nil
+	return j.count(b, h.lists, more, j.write)
+}
+
+// putFiles changes the size of a session's files and returns the difference.
+func putFiles(r pebble.Reader, b *pebble.Batch, n chat.Number, change func(was int64) int64) (more int64, err error) {
+	was, err := filesOfSession(r, n)
+	if err != nil {
+		return 0, err
 	}
-	b := j.db.NewBatch()
-	b.Set(numberKey(nil, kFiles, h.number), appendSum(nil, is), nil)
-	return j.count(b, h.lists, is-was, j.write)
+	is := change(was)
+	if is != was {
+		b.Set(numberKey(nil, kFiles, n), appendSum(nil, is), nil)
+	}
+	return is - was, nil
 }
 
 // count applies a batch that adds n bytes, which may be negative, to what the owner of a

@@ -4,7 +4,8 @@
 // # Types
 //
 // Journal is an open store: Open, Commit, Read, Load, List, BeginErase, Import,
-// Backup, Verify. Options configures it. A session has a number; all its keys begin
+// Backup, Verify. Options configures it. Change is a change in a form that other nodes
+// can apply; Apply stores a Frame of them. A session has a number; all its keys begin
 // with a kind and that number (see keys.go). previews is the file of blocks that are
 // being written, inventory the list of files that a start must find, head the cached
 // end of one session's log.
@@ -39,7 +40,7 @@
 // erasures) until its context ends. Pebble's own background work ends with Close.
 //
 // Locks, in the order in which they are taken: commitLocks (one session's commit,
-// including its sync), createLocks (the creation of sessions that share a lock),
+// including its sync; Apply takes several, by index), createLocks (the creation of sessions that share a lock),
 // alias, scrub, shard.mu (the head cache), previews.mu, inventory.saving,
 // inventory.mu.
 //

@@ -32,36 +32,21 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
 		return e, err
 	}
-	files, err := j.filesOfSession(h.number)
-	if err != nil {
-		return e, err
-	}
-	now, t := chat.AtOf(j.opt.Now()), idHash(id)
 	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
-		Session: id, Events: uint64(h.last.seq), ErasedAt: now,
+		Session: id, Events: uint64(h.last.seq), ErasedAt: chat.AtOf(j.opt.Now()),
 		Note: "backups and copies made before are not covered: erase them too",
 	}}
+	if e.Receipt.Bytes, err = j.eventBytes(h.number); err != nil {
+		return e, err
+	}
+	complete(&e)
 	b := j.db.NewBatch()
-	var note []byte
-	if e.Receipt.Bytes, err = j.removeAll(b, h.number); err == nil {
-		complete(&e)
-		note, err = json.Marshal(&e)
-	}
-	if err == nil {
-		for _, w := range h.lists {
-			b.Delete(activityKey(nil, w, bucketOf(h.last.at), h.number), nil)
-		}
-		err = j.closeAliases(b, t)
-	}
+	bytes, err := putErasure(j.db, b, h, &e)
 	if err != nil {
 		b.Close()
 		return e, err
 	}
-	b.Delete(hashKey(nil, kID, t), nil)
-	b.Set(numberKey(nil, kName, h.number), nil, nil)
-	b.Set(hashKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(now)), nil)
-	b.Set(numberKey(nil, kErasing, h.number), append(t[:], note...), nil)
-	if err := j.count(b, h.lists, -h.last.bytes-files, j.write); err != nil {
+	if err := j.count(b, h.lists, -bytes, j.write); err != nil {
 		return e, err
 	}
 	s.mu.Lock()
@@ -69,6 +54,34 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	delete(s.heads, id)
 	s.mu.Unlock()
 	return e, nil
+}
+
+// putErasure adds what makes a session unreadable, and the intention to erase it. It
+// returns how many bytes of events and files the session had.
+func putErasure(r pebble.Reader, b *pebble.Batch, h *head, e *chat.Erasure) (bytes int64, err error) {
+	t := idHash(e.Receipt.Session)
+	note, err := json.Marshal(e)
+	if err != nil {
+		return 0, err
+	}
+	files, err := filesOfSession(r, h.number)
+	if err != nil {
+		return 0, err
+	}
+	if err := removeAll(r, b, h.number); err != nil {
+		return 0, err
+	}
+	if err := closeAliases(r, b, t); err != nil {
+		return 0, err
+	}
+	for _, w := range h.lists {
+		b.Delete(activityKey(nil, w, bucketOf(h.last.at), h.number), nil)
+	}
+	b.Delete(hashKey(nil, kID, t), nil)
+	b.Set(numberKey(nil, kName, h.number), nil, nil)
+	b.Set(hashKey(nil, kTombstone, t), binary.BigEndian.AppendUint64(appendNumber(nil, h.number), uint64(e.Receipt.ErasedAt)), nil)
+	b.Set(numberKey(nil, kErasing, h.number), append(t[:], note...), nil)
+	return h.last.bytes + files, nil
 }
 
 // ErasedSince reports whether a session was erased at a moment or later, for
@@ -85,23 +98,10 @@ func (j *Journal) ErasedSince(ctx context.Context, at chat.At) (found bool, err 
 	return found, errors.Join(it.Error(), it.Close(), ctx.Err())
 }
 
-// removeAll deletes all keys of a number and returns how many bytes the events had.
-func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err error) {
-	it, err := j.iter(numberKey(nil, kPrompt, n))
+// eventBytes returns how many bytes the events of a number have.
+func (j *Journal) eventBytes(n chat.Number) (bytes int64, err error) {
+	it, err := j.iter(numberKey(nil, kEvent, n))
 	if err != nil {
-		return 0, err
-	}
-	for ok := it.First(); ok; ok = it.Next() {
-		d, okKey := decodeKey(it.Key())
-		p, okValue := decodePrompt(it.Value())
-		if okKey && okValue && p.deadline != 0 && p.ref.Ended == 0 {
-			b.Delete(deadlineKey(nil, p.deadline, n, d.hash), nil)
-		}
-	}
-	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return 0, err
-	}
-	if it, err = j.iter(numberKey(nil, kEvent, n)); err != nil {
 		return 0, err
 	}
 	for ok := it.First(); ok; ok = it.Next() {
@@ -109,14 +109,34 @@ func (j *Journal) removeAll(b *pebble.Batch, n chat.Number) (bytes int64, err er
 			bytes += int64(len(it.Value()))
 		}
 	}
+	return bytes, errors.Join(it.Error(), it.Close())
+}
+
+// removeAll deletes all keys of a number.
+func removeAll(r pebble.Reader, b *pebble.Batch, n chat.Number) error {
+	it, err := iterOf(r, numberKey(nil, kPrompt, n))
+	if err != nil {
+		return err
+	}
+	var deadlines [][]byte
+	for ok := it.First(); ok; ok = it.Next() {
+		d, okKey := decodeKey(it.Key())
+		p, okValue := decodePrompt(it.Value())
+		if okKey && okValue && p.deadline != 0 && p.ref.Ended == 0 {
+			deadlines = append(deadlines, deadlineKey(nil, p.deadline, n, d.hash))
+		}
+	}
 	if err := errors.Join(it.Error(), it.Close()); err != nil {
-		return 0, err
+		return err
+	}
+	for _, key := range deadlines {
+		b.Delete(key, nil)
 	}
 	for _, kind := range ranged {
 		from, to := span(numberKey(nil, kind, n))
 		b.DeleteRange(from, to, nil)
 	}
-	return bytes, nil
+	return nil
 }
 
 // finishErasures continues erasures that were interrupted. When an intention is

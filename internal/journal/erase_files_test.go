@@ -235,16 +235,9 @@ func TestImportCutShort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &importer{j: j, id: "s-1", state: &chat.State{}, batch: j.db.NewBatch()}
-	for _, f := range c.Facts {
-		if err := m.add(f); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := m.flush(); err != nil {
+	if err := j.storeImport(&ImportChange{c, ImportPart}, &head{}); err != nil {
 		t.Fatal(err)
 	}
-	m.batch.Close()
 	if err := a.try(chat.SessionStarted{}); chat.CodeOf(err) != chat.Conflict {
 		t.Fatalf("a session was created into an import: %v", err)
 	}

@@ -12,7 +12,7 @@ func FuzzDecodeKey(f *testing.F) {
 	t := hashOf("x")
 	for _, k := range [][]byte{
 		{kFormat}, numberKey(nil, kName, 7), seqKey(nil, kEvent, 7, 9), headKey(nil, 7), numberHashKey(nil, kClient, 7, t),
-		deadlineKey(nil, -5, 7, t), activityKey(nil, t, 3, 7), aliasOfKey(nil, t, t), hashKey(nil, kID, t), {}, {0xff, 1},
+		deadlineKey(nil, -5, 7, t), activityKey(nil, t, 3, 7), aliasOfKey(nil, t, t), hashKey(nil, kID, t), copyKey(nil, 3), {}, {0xff, 1},
 	} {
 		f.Add(k)
 	}
@@ -37,6 +37,8 @@ func FuzzDecodeKey(f *testing.F) {
 			back = deadlineKey(nil, d.at, d.number, d.hash)
 		case kActivity:
 			back = activityKey(nil, d.hash, d.bucket, d.number)
+		case kCopy:
+			back = copyKey(nil, d.partition)
 		case kStored:
 			back = accountKey(nil, account{d.hash, d.second})
 		case kAliasOf:

@@ -54,12 +54,20 @@ func (j *Journal) shard(id chat.SessionID) *shard {
 // durable. There are many locks, so that two sessions rarely share one and wait
 // for each other's syncs.
 func (j *Journal) commitLock(id chat.SessionID) *sync.Mutex {
-	return &j.commitLocks[maphash.String(j.seed, string(id))/shardCount%uint64(len(j.commitLocks))]
+	return &j.commitLocks[j.commitLockIndex(id)]
+}
+
+func (j *Journal) commitLockIndex(id chat.SessionID) int {
+	return int(maphash.String(j.seed, string(id)) / shardCount % uint64(len(j.commitLocks)))
 }
 
 // createLock is held while a session with a number is created or imported.
 func (j *Journal) createLock(n chat.Number) *sync.Mutex {
-	return &j.createLocks[uint64(n)%uint64(len(j.createLocks))]
+	return &j.createLocks[j.createLockIndex(n)]
+}
+
+func (j *Journal) createLockIndex(n chat.Number) int {
+	return int(uint64(n) % uint64(len(j.createLocks)))
 }
 
 // look returns a session's durable end.

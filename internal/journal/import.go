@@ -18,53 +18,66 @@ const importBatch = 1 << 20
 // All of it becomes readable at the end, at once; when it fails, or the process
 // ends before, nothing of it stays. Piece boundaries of finished blocks
 // are not part of a log and are not restored.
-func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (err error) {
+func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
 	if err := j.writable(); err != nil {
 		return err
 	}
-	m := &importer{j: j, id: id, state: &chat.State{}, batch: j.db.NewBatch()}
-	defer func() {
-		if m.batch != nil {
-			m.batch.Close()
+	end := &head{}
+	return j.SplitImport(ctx, id, facts, func(c *ImportChange) error {
+		if c.Step == ImportDrop {
+			return j.dropImport(c.Number)
 		}
-		if err != nil && m.begun {
-			if cleanup := j.dropImport(m.number); cleanup != nil {
-				// It is not readable, and the next Open removes it.
-				j.opt.Logger.Error("what an import left could not be removed yet", "session", id, "err", cleanup)
-			}
+		return j.storeImport(c, end)
+	})
+}
+
+// SplitImport checks the log of Import and calls emit with its parts, in their order,
+// instead of storing them. When the log is not valid, or emit fails after the first
+// part, the last call has ImportDrop.
+func (j *Journal) SplitImport(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error], emit func(*ImportChange) error) (err error) {
+	m := &importer{id: id, state: &chat.State{}, emit: emit}
+	defer func() {
+		if err == nil || !m.begun {
+			return
+		}
+		if dropped := emit(&ImportChange{&chat.Commit{Session: id, Number: m.state.Number}, ImportDrop}); dropped != nil {
+			// It is not readable, and the next Open removes it.
+			j.opt.Logger.Error("what an import left could not be removed yet", "session", id, "err", dropped)
 		}
 	}()
+	number := func(e *chat.Event) (chat.Number, error) { return j.importNumber(id, e) }
 	for f, err := range facts {
 		if err == nil {
 			err = ctx.Err()
 		}
 		if err == nil {
-			err = m.add(f)
+			err = m.add(f, number)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if m.state.Last == 0 {
+	if m.part == nil {
 		return chat.Errorf(chat.Invalid, "there is nothing to import: the log has no events")
 	}
-	return m.finish()
+	return m.flush(ImportEnd)
 }
 
+// importer checks a log and divides it into parts.
 type importer struct {
-	j      *Journal
-	id     chat.SessionID
-	number chat.Number
-	begun  bool
-	state  *chat.State
-	batch  *pebble.Batch
-	bytes  int64 // of events
+	id    chat.SessionID
+	state *chat.State
+	part  *chat.Commit // what was not emitted yet
+	size  int          // bytes of its events
+	begun bool         // a part was emitted
+	emit  func(*ImportChange) error
 }
 
-func (m *importer) add(f chat.Fact) error {
+// add takes the next event.
+func (m *importer) add(f chat.Fact, number func(*chat.Event) (chat.Number, error)) error {
 	bad := func(why string) error {
 		return chat.Errorf(chat.Invalid, "event %d of the import: %s", m.state.Last+1, why).With("sequence", m.state.Last+1)
 	}
@@ -82,131 +95,151 @@ func (m *importer) add(f chat.Fact) error {
 		return bad("its time is not after that of the event before it")
 	}
 	if e.Seq == 1 {
-		if err := m.begin(&e); err != nil {
+		if m.state.Number, err = number(&e); err != nil {
 			return err
 		}
 	}
 	if e.ID != "" {
-		if got, ok := chat.ParseID(chat.EventPrefix, string(e.ID)); !ok || got != chat.MakeID(m.number, e.Seq) {
+		if got, ok := chat.ParseID(chat.EventPrefix, string(e.ID)); !ok || got != chat.MakeID(m.state.Number, e.Seq) {
 			return bad("its id does not belong to this session and sequence")
 		}
 	}
-	b := m.batch
-	b.Set(seqKey(nil, kEvent, m.number, e.Seq), f.JSON, nil)
-	m.bytes += int64(len(f.JSON))
+	if m.size > importBatch {
+		if err := m.flush(ImportPart); err != nil {
+			return err
+		}
+	}
+	if m.part == nil {
+		m.part, m.size = &chat.Commit{Session: m.id, Number: m.state.Number, After: m.state.Last}, 0
+	}
+	c := m.part
+	c.Events, c.Facts = append(c.Events, e), append(c.Facts, f)
+	m.size += len(f.JSON)
 	if e.ClientID != "" {
 		d := chat.Draft{Type: e.Type, Workstream: e.Workstream, Payload: e.Payload}
-		b.Set(numberHashKey(nil, kClient, m.number, hashOf(e.Actor.Key(), e.ClientID)), appendClient(nil, e.Seq, d.Digest()), nil)
-	}
-	if mayAsk(e.Body) || chat.AnswerOf(e.Body) != "" {
-		// The prompt that an answer ends is looked up in the store.
-		if err := m.flush(); err != nil {
-			return err
-		}
-		if err := m.j.putPrompts(m.batch, m.number, []chat.Event{e}); err != nil {
-			return err
-		}
+		c.Keys = append(c.Keys, chat.Key{Actor: e.Actor.Key(), ClientID: e.ClientID, Digest: d.Digest(), Seq: e.Seq})
 	}
 	m.state.Apply(&e)
 	m.state.Head = f.Hash()
-	if m.batch.Len() > importBatch {
-		return m.flush()
-	}
 	return nil
 }
 
-// begin takes the number and leaves a note for the case that the process ends.
-func (m *importer) begin(e *chat.Event) error {
-	n, exists, err := m.j.Number(context.Background(), m.id)
-	if err != nil {
-		return err
-	}
-	if exists {
-		return chat.Errorf(chat.Conflict, "there is a session %s here already: a log is imported into a server that does not have its session", m.id)
-	}
-	if e.ID != "" {
-		id, ok := chat.ParseID(chat.EventPrefix, string(e.ID))
-		if ok {
-			n, _, ok = id.Parts()
-		}
-		own := false
-		for try := range 256 {
-			own = own || chat.NumberFor(m.id, try) == n
-		}
-		if !ok || !own {
-			return chat.Errorf(chat.Invalid, "event 1 of the import: its id was not made for session %s", m.id)
-		}
-	}
-	lock := m.j.createLock(n)
-	lock.Lock()
-	defer lock.Unlock()
-	if err := m.j.checkFree(m.id, n); err != nil {
-		return err
-	}
-	b := m.j.db.NewBatch()
-	b.Set(numberKey(nil, kImporting, n), nil, nil)
-	if err := m.j.write(b); err != nil {
-		return err
-	}
-	m.number, m.begun, m.state.Number = n, true, n
-	return nil
-}
-
-func (m *importer) flush() error {
-	b := m.batch
-	m.batch = m.j.db.NewBatch()
-	if b.Empty() {
-		return b.Close()
-	}
-	return m.j.apply(b)
-}
-
-// finish makes the log readable.
-func (m *importer) finish() error {
-	if err := m.flush(); err != nil {
-		return err
-	}
-	lock := m.j.commitLock(m.id)
-	lock.Lock()
-	defer lock.Unlock()
-	rec, err := json.Marshal(&m.state.Session)
-	if err != nil {
-		return err
-	}
-	end := logEnd{m.state.Last, m.state.LastAt, m.state.Head, m.bytes}
-	n, b := m.number, m.j.db.NewBatch()
-	b.Set(hashKey(nil, kID, idHash(m.id)), appendNumber(nil, n), nil)
-	b.Set(numberKey(nil, kName, n), []byte(m.id), nil)
-	b.Set(headKey(nil, n), end.append(nil), nil)
-	b.Set(numberKey(nil, kRecord, n), rec, nil)
-	if m.state.Busy() {
-		b.Set(numberKey(nil, kWorking, n), nil, nil)
-	}
-	lists := listsOf(&m.state.Session)
-	for _, w := range lists {
-		b.Set(activityKey(nil, w, bucketOf(end.at), n), nil, nil)
-	}
-	if end.seq >= chat.CheckpointEvery {
-		state, err := json.Marshal(m.state)
-		if err != nil {
-			b.Close()
+// flush emits the part that was collected.
+func (m *importer) flush(step ImportStep) error {
+	c := m.part
+	c.Head = m.state.Head
+	if step == ImportEnd {
+		if err := c.SetState(m.state, true); err != nil {
 			return err
 		}
-		b.Set(seqKey(nil, kState, n, end.seq), state, nil)
+		if c.Checkpoint == nil && m.state.Last >= chat.CheckpointEvery {
+			var err error
+			if c.Checkpoint, err = json.Marshal(m.state); err != nil {
+				return err
+			}
+		}
 	}
-	b.Delete(numberKey(nil, kImporting, n), nil)
-	if err := m.j.count(b, lists, m.bytes, m.j.write); err != nil {
+	m.part = nil
+	if err := m.emit(&ImportChange{c, step}); err != nil {
 		return err
 	}
-	m.begun = false
+	m.begun = true
 	return nil
 }
 
-// dropImports removes the keys of imports that did not end.
+// importNumber returns the number for the session of an import, by its first event.
+func (j *Journal) importNumber(id chat.SessionID, e *chat.Event) (chat.Number, error) {
+	n, exists, err := j.Number(context.Background(), id)
+	if err != nil {
+		return 0, err
+	}
+	if exists {
+		return 0, chat.Errorf(chat.Conflict, "there is a session %s here already: a log is imported into a server that does not have its session", id)
+	}
+	if e.ID != "" {
+		own, ok := chat.ParseID(chat.EventPrefix, string(e.ID))
+		if ok {
+			n, _, ok = own.Parts()
+		}
+		found := false
+		for try := range 256 {
+			found = found || chat.NumberFor(id, try) == n
+		}
+		if !ok || !found {
+			return 0, chat.Errorf(chat.Invalid, "event 1 of the import: its id was not made for session %s", id)
+		}
+	}
+	return n, nil
+}
+
+// storeImport stores a part of an import of this process. h is the end of the parts
+// before it.
+func (j *Journal) storeImport(c *ImportChange, h *head) error {
+	lock := j.commitLock(c.Session)
+	lock.Lock()
+	defer lock.Unlock()
+	if c.After == 0 {
+		lock := j.createLock(c.Number)
+		lock.Lock()
+		defer lock.Unlock()
+		if err := j.checkFree(j.db, c.Session, c.Number); err != nil {
+			return err
+		}
+		*h = head{number: c.Number, full: true}
+	}
+	b := j.db.NewBatch()
+	next, err := putImport(j.db, b, h, c, false)
+	if err != nil {
+		b.Close()
+		return err
+	}
+	if c.Step == ImportEnd {
+		return j.count(b, next.lists, next.last.bytes, j.write)
+	}
+	h.last = next.last
+	return j.apply(b)
+}
+
+// putImport adds a part of an import. resume says that the import continues after a
+// restart; otherwise the next Open removes it. It returns the head after the part.
+func putImport(r pebble.Reader, b *pebble.Batch, h *head, c *ImportChange, resume bool) (next head, err error) {
+	if next.last, err = putEvents(b, h, c.Commit); err != nil {
+		return next, err
+	}
+	if err := putIndexes(r, b, h.number, c.Commit); err != nil {
+		return next, err
+	}
+	if c.Step == ImportPart {
+		var progress []byte
+		if resume {
+			progress = next.last.append(nil)
+		}
+		return next, b.Set(numberKey(nil, kImporting, h.number), progress, nil)
+	}
+	next.busy, next.lists = c.Busy, listsOf(c.Record)
+	putName(b, c.Session, h.number)
+	b.Set(headKey(nil, h.number), next.last.append(nil), nil)
+	b.Set(numberKey(nil, kRecord, h.number), c.RecordJSON, nil)
+	if c.Busy {
+		b.Set(numberKey(nil, kWorking, h.number), nil, nil)
+	}
+	for _, w := range next.lists {
+		b.Set(activityKey(nil, w, bucketOf(next.last.at), h.number), nil, nil)
+	}
+	if c.Checkpoint != nil {
+		b.Set(seqKey(nil, kState, h.number, next.last.seq), c.Checkpoint, nil)
+	}
+	return next, b.Delete(numberKey(nil, kImporting, h.number), nil)
+}
+
+// dropImports removes the keys of imports of an earlier process that did not end.
 func (j *Journal) dropImports() error {
 	for e, err := range j.walk(context.Background(), []byte{kImporting}) {
 		if err != nil {
 			return err
+		}
+		if len(e.value) > 0 {
+			continue // the frames after it continue it, or drop it
 		}
 		if err := j.dropImport(e.number); err != nil {
 			return err
@@ -217,10 +250,16 @@ func (j *Journal) dropImports() error {
 
 func (j *Journal) dropImport(n chat.Number) error {
 	b := j.db.NewBatch()
-	if _, err := j.removeAll(b, n); err != nil {
+	if err := removeImport(j.db, b, n); err != nil {
 		b.Close()
 		return err
 	}
-	b.Delete(numberKey(nil, kImporting, n), nil)
 	return j.write(b)
+}
+
+func removeImport(r pebble.Reader, b *pebble.Batch, n chat.Number) error {
+	if err := removeAll(r, b, n); err != nil {
+		return err
+	}
+	return b.Delete(numberKey(nil, kImporting, n), nil)
 }

@@ -273,9 +273,11 @@ func (j *Journal) has(key []byte) (bool, error) {
 }
 
 // iter opens an iterator over all keys with a prefix.
-func (j *Journal) iter(prefix []byte) (*pebble.Iterator, error) {
+func (j *Journal) iter(prefix []byte) (*pebble.Iterator, error) { return iterOf(j.db, prefix) }
+
+func iterOf(r pebble.Reader, prefix []byte) (*pebble.Iterator, error) {
 	from, to := span(prefix)
-	return j.db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
+	return r.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: to})
 }
 
 // commitFailure is the panic value of a failed sync, see engineLogger.
@@ -311,10 +313,13 @@ func (j *Journal) guard(write func() error) (err error) {
 // overlap. It is not used: the caller would be blocked twice, and a session decides
 // its next commit only after the one before is durable.
 func (j *Journal) apply(b *pebble.Batch) error {
-	o := pebble.Sync
 	if j.opt.Sync != SyncAlways {
-		o = pebble.NoSync
+		return j.applyWith(b, pebble.NoSync)
 	}
+	return j.applyWith(b, pebble.Sync)
+}
+
+func (j *Journal) applyWith(b *pebble.Batch, o *pebble.WriteOptions) error {
 	err := j.guard(func() error { return j.db.Apply(b, o) })
 	if err == nil {
 		return b.Close()

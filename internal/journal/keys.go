@@ -27,9 +27,10 @@ const (
 	kAliasOf    = 'l' // hash(id), hash of the alias → nothing
 	kTombstone  = 'T' // hash(id) → time of the erase, number
 	kErasing    = 'X' // number → hash(id), then maybe the intention as JSON: files may still hold its text
-	kImporting  = 'P' // number → nothing: an import has begun and not ended
+	kImporting  = 'P' // number → an import has begun and not ended: nothing, or with Apply the end of what is stored
 	kFiles      = 'F' // number → bytes of the session's files, if there are any
 	kStored     = 'G' // hash(workspace), hash(workspace, owner) → bytes stored; merged
+	kCopy       = 'Q' // partition → what Apply was given with the last frame; only on nodes of a cluster
 	kAfterEvery = 0xff
 )
 
@@ -110,6 +111,8 @@ type decoded struct {
 	bucket uint64
 	hash   keyHash // the first hash of the key
 	second keyHash
+
+	partition uint16
 }
 
 // decodeKey splits a key into its parts; ok is false when it is not a valid key.
@@ -124,7 +127,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 	want := map[byte]int{
 		kFormat: 0, kID: 16, kName: 8, kEvent: 16, kRecord: 8, kState: 16, kClient: 24, kPrompt: 24,
 		kDeadline: 32, kEnds: 16, kWorking: 8, kActivity: 32, kAlias: 16, kAliasOf: 32, kTombstone: 16,
-		kErasing: 8, kImporting: 8, kFiles: 8, kStored: 32,
+		kErasing: 8, kImporting: 8, kFiles: 8, kStored: 32, kCopy: 2,
 	}
 	if n, known := want[d.kind]; !known || n != len(k) {
 		return d, false
@@ -145,6 +148,8 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 		d.at, d.number, d.hash = atOrdered(u64()), chat.Number(u64()), sum()
 	case kActivity:
 		d.hash, d.bucket, d.number = sum(), ^u64(), chat.Number(u64())
+	case kCopy:
+		d.partition = binary.BigEndian.Uint16(k)
 	case kAliasOf, kStored:
 		d.hash, d.second = sum(), sum()
 	}

@@ -11,13 +11,13 @@ import (
 )
 
 // putPrompts updates the index of prompts and of their deadlines.
-func (j *Journal) putPrompts(b *pebble.Batch, n chat.Number, events []chat.Event) error {
+func putPrompts(r pebble.Reader, b *pebble.Batch, n chat.Number, events []chat.Event) error {
 	var known map[keyHash]promptValue // touched by this commit
 	find := func(t keyHash) (promptValue, bool, error) {
 		if p, ok := known[t]; ok {
 			return p, true, nil
 		}
-		v, err := j.get(numberHashKey(nil, kPrompt, n, t))
+		v, err := getFrom(r, numberHashKey(nil, kPrompt, n, t))
 		p, ok := decodePrompt(v)
 		return p, ok, err
 	}

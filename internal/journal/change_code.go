@@ -1,0 +1,285 @@
+package journal
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/fields"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+const (
+	// MaxChange bounds the encoding of a change.
+	MaxChange = 64 << 20
+
+	changeVersion = 1
+	maxID         = 255 // bytes of a session id
+	minFact       = 32  // bytes that an event has at least, so that a wrong count takes no memory
+)
+
+// Flags of an encoded commit.
+const (
+	flagBusy = 1 << iota
+	flagRecord
+	flagCheckpoint
+	flagsKnown = flagBusy | flagRecord | flagCheckpoint
+)
+
+// EncodeChange appends the encoding of a change to b. A reader needs the kind to
+// decode it.
+func EncodeChange(b []byte, c Change) (kind byte, data []byte, err error) {
+	start := len(b)
+	data, err = c.append(append(b, changeVersion))
+	if err == nil && len(data)-start > MaxChange {
+		err = chat.Errorf(chat.TooLarge, "a change of the store has at most %d MiB", MaxChange>>20)
+	}
+	if err != nil {
+		return 0, b, err
+	}
+	return c.kind(), data, nil
+}
+
+// DecodeChange reads a change. It shares memory with data.
+func DecodeChange(kind byte, data []byte) (Change, error) {
+	if len(data) > MaxChange {
+		return nil, notAChange("it is too large")
+	}
+	r := fields.NewReader(data)
+	if v := r.Byte(); v != changeVersion {
+		return nil, notAChange("its version is not known to this program")
+	}
+	var c Change
+	err := error(nil)
+	switch kind {
+	case changeCommit:
+		var commit *chat.Commit
+		commit, err = readCommit(r)
+		c = &CommitChange{commit}
+	case changeImportPart, changeImportEnd:
+		var commit *chat.Commit
+		if commit, err = readCommit(r); err == nil && (kind == changeImportEnd) != (commit.Record != nil) {
+			err = notAChange("only the last part of an import has a record")
+		}
+		c = &ImportChange{commit, ImportStep(kind - changeImportPart)}
+	case changeImportDrop:
+		c = &ImportChange{&chat.Commit{Session: readSession(r), Number: readNumber(r)}, ImportDrop}
+	case changeAlias:
+		a := &AliasChange{Session: readSession(r), Replace: readFlag(r)}
+		copy(a.Alias[:], r.Take(len(a.Alias)))
+		c = a
+	case changeFiles:
+		c = &FilesChange{Session: readSession(r), Bytes: int64(r.Number(math.MaxInt64))}
+	case changeErase:
+		c, err = readErasure(r)
+	default:
+		return nil, notAChange("its kind is not known to this program")
+	}
+	if err == nil && !r.Done() {
+		err = notAChange("it is cut off or too long")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func notAChange(why string) *chat.Error {
+	return chat.Errorf(chat.Invalid, "not a change of the store: %s", why)
+}
+
+func (c *CommitChange) append(b []byte) ([]byte, error) { return appendCommit(b, c.Commit) }
+
+func (c *ImportChange) append(b []byte) ([]byte, error) {
+	if c.Step != ImportDrop {
+		return appendCommit(b, c.Commit)
+	}
+	return fields.AppendNumber(fields.AppendBytes(b, c.Session), uint64(c.Number)), nil
+}
+
+func (c *AliasChange) append(b []byte) ([]byte, error) {
+	b = appendFlag(fields.AppendBytes(b, c.Session), c.Replace)
+	return append(b, c.Alias[:]...), nil
+}
+
+func (c *FilesChange) append(b []byte) ([]byte, error) {
+	return fields.AppendNumber(fields.AppendBytes(b, c.Session), uint64(max(0, c.Bytes))), nil
+}
+
+func (c *EraseChange) append(b []byte) ([]byte, error) {
+	note, err := json.Marshal(&c.Erasure)
+	return fields.AppendBytes(b, note), err
+}
+
+// readErasure reads an intention. It is stored as it was sent, so that other bytes
+// than those that json.Marshal writes are refused.
+func readErasure(r *fields.Reader) (Change, error) {
+	note := r.Bytes(MaxChange)
+	c := &EraseChange{}
+	if err := json.Unmarshal(note, &c.Erasure); err != nil {
+		return nil, notAChange("the erasure is unreadable")
+	}
+	same, err := json.Marshal(&c.Erasure)
+	if err != nil || !bytes.Equal(same, note) || c.Receipt.Session.Validate() != nil {
+		return nil, notAChange("the erasure is unreadable")
+	}
+	return c, nil
+}
+
+// appendCommit leaves out what follows from the facts: sequences, the actors and
+// client ids of the keys, and the head.
+func appendCommit(b []byte, c *chat.Commit) ([]byte, error) {
+	b = fields.AppendBytes(b, c.Session)
+	b = fields.AppendNumber(b, uint64(c.Number))
+	b = fields.AppendNumber(b, uint64(c.After))
+	var flags byte
+	if c.Busy {
+		flags |= flagBusy
+	}
+	if c.Record != nil {
+		flags |= flagRecord
+	}
+	if c.Checkpoint != nil {
+		flags |= flagCheckpoint
+	}
+	b = append(b, flags)
+	b = fields.AppendNumber(b, uint64(len(c.Facts)))
+	for i := range c.Facts {
+		b = fields.AppendBytes(b, c.Facts[i].JSON)
+	}
+	b = fields.AppendNumber(b, uint64(len(c.Keys)))
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		at, ok := indexIn(c, k.Seq)
+		if !ok || k.ClientID != c.Events[at].ClientID || k.Actor != c.Events[at].Actor.Key() {
+			return b, notAChange("a key is not that of its event")
+		}
+		b = fields.AppendNumber(b, uint64(at))
+		b = binary.BigEndian.AppendUint64(b, k.Digest)
+	}
+	b = fields.AppendNumber(b, uint64(len(c.Ends)))
+	for i := range c.Ends {
+		at, ok := indexIn(c, c.Ends[i].Seq)
+		if !ok {
+			return b, notAChange("the ends of a block are not of one of its events")
+		}
+		b = fields.AppendNumber(b, uint64(at))
+		b = fields.AppendBytes(b, appendEnds(nil, c.Ends[i].Ends))
+	}
+	if c.Record != nil {
+		b = fields.AppendBytes(b, c.RecordJSON)
+	}
+	if c.Checkpoint != nil {
+		b = fields.AppendBytes(b, c.Checkpoint)
+	}
+	return b, nil
+}
+
+// indexIn returns the index of the event with a sequence.
+func indexIn(c *chat.Commit, seq chat.Seq) (int, bool) {
+	at := seq - c.After - 1
+	return int(at), seq > c.After && at < chat.Seq(len(c.Events))
+}
+
+// readCommit reads a commit and checks that its events follow one another.
+func readCommit(r *fields.Reader) (*chat.Commit, error) {
+	c := &chat.Commit{Session: readSession(r), Number: readNumber(r), After: chat.Seq(r.Number(uint64(chat.MaxSeq)))}
+	flags := r.Byte()
+	n := r.Count()
+	if !r.OK() || n == 0 || n > r.Left()/minFact || flags&^flagsKnown != 0 {
+		return nil, notAChange("it has no events, or too many")
+	}
+	c.Busy = flags&flagBusy != 0
+	c.Events, c.Facts = make([]chat.Event, n), make([]chat.Fact, n)
+	for i := range c.Facts {
+		f := chat.Fact{Seq: c.After + chat.Seq(i) + 1, JSON: r.Bytes(MaxChange)}
+		e, err := f.Event()
+		switch {
+		case !r.OK():
+			return nil, notAChange("an event is cut off")
+		case err != nil:
+			return nil, notAChange("an event is unreadable").Because(err)
+		case e.Seq != f.Seq || e.Session != c.Session:
+			return nil, notAChange("an event is of another session, or has another sequence")
+		case i > 0 && e.Prev != c.Head:
+			return nil, notAChange("an event does not follow the one before it")
+		}
+		c.Events[i], c.Facts[i], c.Head = e, f, f.Hash()
+	}
+	readKeys(r, c)
+	readBlockEnds(r, c)
+	if flags&flagRecord != 0 {
+		c.RecordJSON = r.Bytes(MaxChange)
+		c.Record = new(chat.Session)
+		if json.Unmarshal(c.RecordJSON, c.Record) != nil || c.Record.ID != c.Session {
+			return nil, notAChange("the record is unreadable")
+		}
+	}
+	if flags&flagCheckpoint != 0 {
+		if c.Checkpoint = r.Bytes(MaxChange); len(c.Checkpoint) == 0 {
+			r.Fail()
+		}
+	}
+	return c, nil
+}
+
+func readKeys(r *fields.Reader, c *chat.Commit) {
+	n := r.Count()
+	if n > len(c.Events) {
+		r.Fail()
+		return
+	}
+	for i := range n {
+		at := int(r.Number(uint64(len(c.Events) - 1)))
+		k := chat.Key{Digest: r.Uint64(), Seq: c.Events[at].Seq, Actor: c.Events[at].Actor.Key(), ClientID: c.Events[at].ClientID}
+		if !r.OK() || i > 0 && k.Seq <= c.Keys[i-1].Seq {
+			r.Fail()
+			return
+		}
+		c.Keys = append(c.Keys, k)
+	}
+}
+
+func readBlockEnds(r *fields.Reader, c *chat.Commit) {
+	n := r.Count()
+	if n > len(c.Events) {
+		r.Fail()
+		return
+	}
+	for i := range n {
+		seq := c.Events[int(r.Number(uint64(len(c.Events)-1)))].Seq
+		text := r.Bytes(MaxChange)
+		ends, ok := decodeEnds(text)
+		if !r.OK() || !ok || !bytes.Equal(appendEnds(nil, ends), text) || i > 0 && seq <= c.Ends[i-1].Seq {
+			r.Fail()
+			return
+		}
+		c.Ends = append(c.Ends, chat.BlockEnds{Seq: seq, Ends: ends})
+	}
+}
+
+func readSession(r *fields.Reader) chat.SessionID {
+	id := chat.SessionID(r.Bytes(maxID))
+	if id.Validate() != nil {
+		r.Fail()
+	}
+	return id
+}
+
+func readNumber(r *fields.Reader) chat.Number {
+	n := chat.Number(r.Number(1<<chat.NumberBits - 1))
+	if n == 0 {
+		r.Fail()
+	}
+	return n
+}
+
+func appendFlag(b []byte, set bool) []byte {
+	if set {
+		return append(b, 1)
+	}
+	return append(b, 0)
+}
+
+func readFlag(r *fields.Reader) bool { return r.Number(1) == 1 }
