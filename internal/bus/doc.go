@@ -10,6 +10,12 @@
 // message through a service has a header that the server writes and clients cannot forge:
 // Publisher reads the login name of the sender from it.
 //
+// # Clusters
+//
+// With Options.Cluster several servers store the data of JetStream together and pass messages on to each other. Traffic
+// between them is encrypted with a key that they share, and has an account that clients cannot log in to. The first start of
+// a cluster needs all of its servers; later a majority is enough.
+//
 // # Concurrency
 //
 // Start returns when clients can connect. All methods of a Server may be called

@@ -21,6 +21,8 @@ type Options struct {
 
 	Dir string // folder of JetStream
 
+	Cluster *Cluster // nil means a single server
+
 	Main     Account           // rules of the main account, which has only mappings
 	Accounts []Account         // further ones
 	Login    func(Login) Grant // decides what a client may do; nil allows everything
@@ -69,6 +71,9 @@ func (o Options) Validate() error {
 	}
 	if o.Dir == "" {
 		errs = append(errs, errors.New("NATS needs a folder for its files"))
+	}
+	if o.Cluster != nil {
+		errs = append(errs, o.Cluster.validate())
 	}
 	return errors.Join(errs...)
 }
@@ -125,6 +130,11 @@ func (o Options) server(check server.Authentication) (*server.Options, error) {
 		opts.Websocket = server.WebsocketOpts{
 			Host: host, Port: port, NoTLS: o.TLS == nil, TLSConfig: o.TLS,
 			SameOrigin: len(o.Origins) == 0, AllowedOrigins: o.Origins, HandshakeTimeout: 5 * time.Second,
+		}
+	}
+	if o.Cluster != nil {
+		if err := o.Cluster.apply(opts); err != nil {
+			return nil, err
 		}
 	}
 	return opts, nil

@@ -36,7 +36,11 @@ func Start(ctx context.Context, opt Options) (*Server, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	for _, addr := range []string{opt.Addr, opt.WebSocket} {
+	listen := []string{opt.Addr, opt.WebSocket}
+	if opt.Cluster != nil {
+		listen = append(listen, opt.Cluster.Listen)
+	}
+	for _, addr := range listen {
 		if err := free(ctx, addr); err != nil {
 			return nil, err
 		}
@@ -72,7 +76,10 @@ func (s *Server) open(ctx context.Context) error {
 	if !s.nats.JetStreamEnabled() {
 		return fmt.Errorf("JetStream could not be started in %s; the log says why", s.opt.Dir)
 	}
-	main := s.nats.GlobalAccount()
+	main, err := s.main()
+	if err != nil {
+		return fmt.Errorf("main account of NATS: %w", err)
+	}
 	if err := addMappings(main, s.opt.Main.Mappings); err != nil {
 		return err
 	}
@@ -166,7 +173,10 @@ func (s *Server) WebSocketURL() string {
 
 // Listened reports whether a subject has subscribers, in the main account or through a
 // stream of another one.
-func (s *Server) Listened(subject string) bool { return s.nats.GlobalAccount().Interest(subject) > 0 }
+func (s *Server) Listened(subject string) bool {
+	main, err := s.main()
+	return err == nil && main.Interest(subject) > 0
+}
 
 // Cut closes the connections of all users for which fits is true. When it returns they
 // receive nothing more. They may reconnect and then log in again.
@@ -195,8 +205,10 @@ func (s *Server) Cut(fits func(user string) bool) error {
 
 // Connect returns a connection from within the process to the main account. It
 // may do everything. The caller closes it.
-func (s *Server) Connect(name string) (*nats.Conn, error) {
-	opts := append(connectOptions(name, s.opt.Logger), nats.InProcessServer(s.nats), nats.UserInfo(internalUser, s.secret))
+func (s *Server) Connect(name string) (*nats.Conn, error) { return s.connect(name, internalUser) }
+
+func (s *Server) connect(name, user string) (*nats.Conn, error) {
+	opts := append(connectOptions(name, s.opt.Logger), nats.InProcessServer(s.nats), nats.UserInfo(user, s.secret))
 	if s.opt.TLS != nil {
 		// The connection does not leave the process.
 		opts = append(opts, nats.Secure(insecure(s.opt.TLS)))
@@ -225,9 +237,12 @@ type authenticator Server
 // Check decides about one login. It is called on the client's own goroutine.
 func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	if o.Username == internalUser && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
-		c.RegisterUser(&server.User{Username: internalUser})
-		return true
+	if (o.Username == internalUser || o.Username == nodesUser) && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
+		account := ""
+		if o.Username == nodesUser {
+			account = nodesAccount
+		}
+		return d.register(c, &server.User{Username: o.Username}, account)
 	}
 	select {
 	case <-d.ready:
@@ -235,8 +250,7 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 		return false
 	}
 	if d.opt.Login == nil {
-		c.RegisterUser(&server.User{Username: o.Username})
-		return true
+		return d.register(c, &server.User{Username: o.Username}, "")
 	}
 	in := Login{User: o.Username, Password: o.Password, Token: o.Token}
 	if a := c.RemoteAddress(); a != nil {
@@ -246,19 +260,30 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	if !g.OK || g.Name == internalUser {
 		return false
 	}
-	user := &server.User{Username: g.Name, ConnectionDeadline: g.Until}
-	if g.Account != "" {
-		acc, err := d.nats.LookupAccount(g.Account)
-		if err != nil {
-			return false
-		}
-		user.Account = acc
+	if d.opt.Cluster != nil && (g.Name == nodesUser || g.Account == nodesAccount) {
+		return false
 	}
+	user := &server.User{Username: g.Name, ConnectionDeadline: g.Until}
 	if g.Publish != nil || g.Subscribe != nil || g.NoPublish != nil {
 		user.Permissions = &server.Permissions{
 			Publish:   &server.SubjectPermission{Allow: g.Publish, Deny: g.NoPublish},
 			Subscribe: &server.SubjectPermission{Allow: g.Subscribe},
 		}
+	}
+	return d.register(c, user, g.Account)
+}
+
+// register logs a user in to an account; "" is the main one.
+func (d *authenticator) register(c server.ClientAuthentication, user *server.User, account string) bool {
+	if account == "" && d.opt.Cluster != nil {
+		account = mainAccount
+	}
+	if account != "" {
+		acc, err := d.nats.LookupAccount(account)
+		if err != nil {
+			return false
+		}
+		user.Account = acc
 	}
 	c.RegisterUser(user)
 	return true

@@ -1,0 +1,183 @@
+package bus
+
+import (
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// Cluster makes an embedded server one of several that store JetStream's data together. All of them have the same Name, Peers
+// and Key.
+//
+// Traffic between the nodes has its own account with JetStream, which no login of a client reaches; see Server.ConnectNodes.
+// An acknowledgement of JetStream means that the disks of a majority have the message.
+type Cluster struct {
+	Name      string   // id of the cluster
+	Node      string   // id of this node; no other node may ever have it
+	Listen    string   // where the other nodes connect
+	Advertise string   // where they find this node; "" means the entry of Peers that is Listen
+	Peers     []string // addresses of all nodes, this one included: their number is the size of the cluster
+	Key       []byte   // secret of the nodes; empty allows plain connections on loopback addresses
+	SyncLater bool     // an acknowledgement means that the memory of a majority has the message
+}
+
+const (
+	nodesAccount = "PARLEY" // of the traffic between the nodes
+	mainAccount  = "MAIN"   // takes the place of the global account, which cannot have JetStream beside other accounts
+	nodesUser    = "parley-nodes"
+
+	clusterStore = 64 << 30 // most bytes that JetStream may take on a node
+)
+
+func (c *Cluster) validate() error {
+	var errs []error
+	if c.Name == "" || c.Node == "" {
+		errs = append(errs, errors.New("a cluster needs a name, and an id for each of its nodes"))
+	}
+	if len(c.Peers) == 0 {
+		errs = append(errs, errors.New("a cluster needs the addresses of its nodes"))
+	}
+	for _, addr := range append([]string{c.Listen}, c.Peers...) {
+		host, _, err := split(addr)
+		if err != nil {
+			errs = append(errs, err)
+		} else if ip := net.ParseIP(host); len(c.Key) == 0 && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			errs = append(errs, fmt.Errorf("nodes connect to %s, which is not on this machine: the cluster needs a secret", addr))
+		}
+	}
+	if len(c.Key) > 0 && len(c.Key) < sha256.Size {
+		errs = append(errs, errors.New("the key of a cluster has at least 32 bytes"))
+	}
+	return errors.Join(errs...)
+}
+
+// apply changes the settings of a server that is not in a cluster.
+func (c *Cluster) apply(o *server.Options) error {
+	// Accounts with JetStream can only be configured by text.
+	text := fmt.Sprintf("accounts { %s { jetstream: enabled }, %s { jetstream: enabled } }", nodesAccount, mainAccount)
+	var accounts server.Options
+	if err := accounts.ProcessConfigString(text); err != nil {
+		return fmt.Errorf("accounts of NATS: %w", err)
+	}
+	o.Accounts = accounts.Accounts
+	host, port, err := split(c.Listen)
+	if err != nil {
+		return err
+	}
+	if port == 0 {
+		port = server.RANDOM_PORT
+	}
+	o.ServerName = c.Node
+	o.SyncAlways = !c.SyncLater
+	o.JetStreamMaxStore = clusterStore
+	o.Cluster = server.ClusterOpts{
+		Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, NoAdvertise: true,
+		// A node that no longer answers is noticed within seconds.
+		PingInterval: 2 * time.Second, MaxPingsOut: 3,
+	}
+	var user *url.Userinfo
+	if len(c.Key) > 0 {
+		password := hex.EncodeToString(derive(c.Key, "password"))
+		o.Cluster.Username, o.Cluster.Password, o.Cluster.AuthTimeout = "node", password, 5
+		user = url.UserPassword("node", password)
+		if o.Cluster.TLSConfig, err = routeTLS(c.Key); err != nil {
+			return err
+		}
+		o.Cluster.TLSTimeout = 5
+	}
+	for _, addr := range c.Peers {
+		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: addr, User: user})
+	}
+	return nil
+}
+
+// derive returns a key for one purpose.
+func derive(key []byte, purpose string) []byte {
+	out, err := hkdf.Key(sha256.New, key, nil, "nats routes: "+purpose, sha256.Size)
+	if err != nil {
+		panic(err) // only for other lengths
+	}
+	return out
+}
+
+// routeTLS returns settings by which both sides prove that they have the key: all nodes have the same certificate, and trust
+// no other. It is valid at all times, so a wrong clock keeps no node out.
+func routeTLS(key []byte) (*tls.Config, error) {
+	const name = "nodes.parley.internal"
+	private := ed25519.NewKeyFromSeed(derive(key, "certificate"))
+	id := sha256.Sum256(private.Public().(ed25519.PublicKey))
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, SubjectKeyId: id[:20],
+		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the nodes: %w", err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("certificate of the nodes: %w", err)
+	}
+	trusted := x509.NewCertPool()
+	trusted.AddCert(cert)
+	return &tls.Config{
+		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: private}},
+		RootCAs:      trusted, ServerName: name,
+		ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13,
+	}, nil
+}
+
+// main returns the main account.
+func (s *Server) main() (*server.Account, error) {
+	if s.opt.Cluster == nil {
+		return s.nats.GlobalAccount(), nil
+	}
+	return s.nats.LookupAccount(mainAccount)
+}
+
+// ConnectNodes returns a connection from within the process to the account of the traffic between nodes. It may do
+// everything. The caller closes it.
+func (s *Server) ConnectNodes(name string) (*nats.Conn, error) {
+	if s.opt.Cluster == nil {
+		return nil, errors.New("NATS is not part of a cluster")
+	}
+	return s.connect(name, nodesUser)
+}
+
+// ClusterAddr is where the other nodes connect, "" without a cluster.
+func (s *Server) ClusterAddr() string {
+	if a := s.nats.ClusterAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}
+
+// Routes returns how many other nodes are connected.
+func (s *Server) Routes() int {
+	all, err := s.nats.Routez(nil)
+	if err != nil {
+		return 0
+	}
+	ids := map[string]bool{}
+	for _, r := range all.Routes {
+		ids[r.RemoteID] = true
+	}
+	return len(ids)
+}
