@@ -21,7 +21,8 @@ type Log interface {
 	// Trim removes the entries up to a position. Positions of other entries do not change.
 	Trim(ctx context.Context, part int, upTo Pos) error
 
-	// Ends returns the positions of the first and the last entry. In an empty log first is last+1.
+	// Ends returns the positions of the first and the last entry. In an empty log first is last+1. While the log changes its
+	// leader, the answer may be older than the last Append.
 	Ends(ctx context.Context, part int) (first, last Pos, err error)
 }
 
