@@ -8,6 +8,7 @@
 # make bench  measures against the peers named in docs/benchmarks.md
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
+# make chaos-log kills, pauses and cuts off the nodes of a cluster's log for a minute; CHAOS="-for 3h" for longer
 # make release builds binaries for Linux and macOS, their checksums and the list of their modules, in bin/release
 # make vuln   looks for known vulnerabilities in what is linked, where the database can be reached
 
@@ -16,7 +17,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench chaos fuzz clean
+.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench chaos chaos-log fuzz clean
 
 all: build
 
@@ -128,6 +129,9 @@ bench: build
 # CHAOS takes options: make chaos CHAOS="-for 3h -seed 7"
 chaos: build
 	CGO_ENABLED=0 $(GO) run ./chaos -parley $(CURDIR)/bin/parley $(CHAOS)
+
+chaos-log:
+	CGO_ENABLED=0 $(GO) run ./chaos/natslog $(CHAOS)
 
 fuzz:
 	@for pkg in $$($(GO) list ./...); do \

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	writersPerNode = 2 // for each partition
+	appendLimit    = 5 * time.Second
+	reread         = 300   // entries that a reader reads again after it was interrupted
+	keepEntries    = 20000 // that are not trimmed
+)
+
+var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+
+// load is the writers and readers of a run.
+type load struct {
+	tasks sync.WaitGroup
+}
+
+func (l *load) wait() { l.tasks.Wait() }
+
+func (c *campaign) startLoad(ctx context.Context) *load {
+	l := &load{}
+	for i := range c.nodes {
+		for p := range c.parts {
+			for range writersPerNode {
+				w := c.record.newWriter(i, p)
+				l.tasks.Go(func() { c.write(ctx, w) })
+			}
+			l.tasks.Go(func() {
+				for ctx.Err() == nil {
+					c.read(ctx, i, p, 0)
+					pause(ctx, 100*time.Millisecond)
+				}
+			})
+		}
+	}
+	l.tasks.Go(func() { c.trim(ctx) })
+	return l
+}
+
+// write appends numbered frames until ctx ends. It waits for the answer to the last one.
+func (c *campaign) write(ctx context.Context, w *writer) {
+	url := fmt.Sprintf("http://%s/append?part=%d", c.nodes[w.node].HTTP, w.part)
+	filler := bytes.Repeat([]byte{'x'}, 200)
+	for ctx.Err() == nil {
+		n, called := w.call()
+		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendLimit+2*time.Second)
+		err := request(one, http.MethodPost, url, fmt.Appendf(nil, "%d %d %s", w.id, n, filler), nil)
+		cancel()
+		c.record.answered(w, n, called, err == nil)
+		if err != nil {
+			pause(ctx, 50*time.Millisecond)
+		} else {
+			pause(ctx, c.pace)
+		}
+	}
+}
+
+// request sends a request; out gets the body of the answer.
+func request(ctx context.Context, method, url string, body []byte, out *[]byte) error {
+	r, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	a, err := client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		return err
+	}
+	if a.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", a.Status, bytes.TrimSpace(text))
+	}
+	if out != nil {
+		*out = text
+	}
+	return nil
+}
+
+// read reads a partition at a node until the connection ends or the entry upTo is read, 0 for no end.
+func (c *campaign) read(ctx context.Context, node, part, upTo int) {
+	after := c.record.resume(node, part)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/tail?part=%d&after=%d", c.nodes[node].HTTP, part, after), nil)
+	if err != nil {
+		return
+	}
+	a, err := client.Do(r)
+	if err != nil {
+		return
+	}
+	defer a.Body.Close()
+	lines := bufio.NewScanner(a.Body)
+	for pos := after + 1; lines.Scan(); pos++ {
+		if text, failed := bytes.CutPrefix(lines.Bytes(), []byte("error ")); failed {
+			if ctx.Err() == nil {
+				c.record.complain("the reader of partition %d at n%d ended: %s", part, node, text)
+			}
+			return
+		}
+		c.record.entry(node, part, pos, lines.Bytes())
+		if pos == upTo {
+			return
+		}
+	}
+}
+
+// trim removes what all readers have read, as a cluster does.
+func (c *campaign) trim(ctx context.Context) {
+	for pause(ctx, 20*time.Second) {
+		for p := range c.parts {
+			to := c.record.readByAll(p) - keepEntries
+			if to <= 0 {
+				continue
+			}
+			one, cancel := context.WithTimeout(ctx, appendLimit)
+			if request(one, http.MethodPost, fmt.Sprintf("http://%s/trim?part=%d&to=%d", c.nodes[p%nodeCount].HTTP, p, to), nil, nil) == nil {
+				c.record.trimmed(p, to)
+			}
+			cancel()
+		}
+	}
+}
+
+// settle waits until every node has read all partitions to their end.
+func (c *campaign) settle(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	defer cancel()
+	for p := range c.parts {
+		last, err := c.end(ctx, p)
+		if err != nil {
+			return err
+		}
+		c.record.end(p, last)
+		for i := range c.nodes {
+			for c.record.readBy(i, p) < last {
+				c.read(ctx, i, p, last)
+				if ctx.Err() != nil {
+					return fmt.Errorf("n%d has read %d of %d entries of partition %d", i, c.record.readBy(i, p), last, p)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// end returns the last position of a partition when all nodes say the same three times: a leader that was just replaced may
+// answer with an older one.
+func (c *campaign) end(ctx context.Context, part int) (last int, err error) {
+	for same := 0; same < 3*nodeCount; {
+		var out []byte
+		one, cancel := context.WithTimeout(ctx, appendLimit)
+		err := request(one, http.MethodGet, fmt.Sprintf("http://%s/ends?part=%d", c.nodes[same%nodeCount].HTTP, part), nil, &out)
+		cancel()
+		var first, now int
+		if err == nil {
+			_, err = fmt.Sscan(string(out), &first, &now)
+		}
+		if err == nil && now == last {
+			same++
+		} else {
+			same = 0
+			last = max(last, now)
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return 0, fmt.Errorf("the nodes do not agree on the end of partition %d: %w", part, err)
+		}
+	}
+	return last, nil
+}
+
+// pause returns false if ctx ends before.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

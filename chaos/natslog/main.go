@@ -1,0 +1,121 @@
+// Command natslog tests the log of a cluster: three processes, each with an embedded NATS server and a cluster.Log over
+// JetStream, connected through proxies. Writers append numbered frames through every node while one node, or all, are killed,
+// paused and cut off in turns. It counts:
+//
+//	appends        calls of Append
+//	acknowledged   appends that returned nil
+//	unknown        appends that failed; stored is how many of them are in the log
+//	lost           acknowledged, but not in the log
+//	doubled        in the log twice
+//	disordered     acknowledged before another append began, but behind it in the log
+//	differing      entries that a reader got otherwise than another reader, or with a hole or a repeat before them
+//	pause          the longest time without an acknowledgement through the nodes that a fault did not touch: p50 and max
+//	back           from the end of a fault until every node acknowledges again: p50 and max
+//	stuck          pauses and returns of more than a minute
+//
+// It ends with exit code 1 when lost, doubled, disordered, differing or stuck is not zero. The same seed gives the same
+// faults, but not the same interleaving.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"time"
+)
+
+const (
+	nodeCount = 3
+	stuckTime = time.Minute
+	giveUp    = 4 * time.Minute // a cluster that is not back after this ends the run
+)
+
+// campaign is one run.
+type campaign struct {
+	span   time.Duration
+	parts  int
+	pace   time.Duration
+	dir    string
+	random *rand.Rand
+
+	nodes  [nodeCount]*node
+	links  *links
+	record *record
+	faults []fault
+}
+
+func main() {
+	c := &campaign{}
+	child := flag.String("node", "", "internal: be the node that the JSON describes")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "seed of all random choices")
+	keep := flag.Bool("keep", false, "keep the folder of the run")
+	flag.DurationVar(&c.span, "for", time.Minute, "length of the run")
+	flag.IntVar(&c.parts, "partitions", 3, "number of streams")
+	flag.DurationVar(&c.pace, "pace", 20*time.Millisecond, "pause of a writer after each append")
+	flag.StringVar(&c.dir, "dir", "", "folder of the run; a temporary one if empty")
+	flag.Parse()
+	if *child != "" {
+		if err := serveNode(*child); err != nil {
+			fmt.Fprintln(os.Stderr, "node:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	c.random = rand.New(rand.NewPCG(*seed, 1))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	fmt.Printf("seed %d\n", *seed)
+	err := c.run(ctx)
+	if !*keep {
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}
+	bad := c.print()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "natslog:", err)
+	}
+	if err != nil || bad {
+		os.Exit(1)
+	}
+}
+
+func (c *campaign) run(ctx context.Context) (err error) {
+	if c.dir == "" {
+		if c.dir, err = os.MkdirTemp("", "parley-natslog-"); err != nil {
+			return err
+		}
+	}
+	c.record = newRecord(c.parts)
+	if err := c.startAll(); err != nil {
+		return err
+	}
+	defer c.stopAll()
+	run, cancel := context.WithCancel(ctx)
+	l := c.startLoad(run)
+	if err = c.waitBack(ctx, time.Now()); err == nil {
+		err = c.disturb(ctx)
+	}
+	cancel()
+	l.wait()
+	if err != nil {
+		return err
+	}
+	return c.settle(ctx)
+}
+
+func (c *campaign) print() (bad bool) {
+	if c.record == nil {
+		return true
+	}
+	n := c.record.check()
+	fmt.Printf("appends %d  acknowledged %d  unknown %d (stored %d)  lost %d  doubled %d  disordered %d  differing %d\n",
+		n.appends, n.acknowledged, n.unknown, n.unknownStored, n.lost, n.doubled, n.disordered, n.differing)
+	stuck := c.printFaults()
+	for _, s := range c.record.complaints {
+		fmt.Println("- " + s)
+	}
+	return n.lost+n.doubled+n.disordered+n.differing+stuck > 0
+}
