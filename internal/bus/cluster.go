@@ -41,6 +41,8 @@ const (
 	nodesUser    = "parley-nodes"
 
 	clusterStore = 64 << 30 // most bytes that JetStream may take on a node
+
+	noSnapshot = "raft: no snapshot available" // there is nothing new since the last one
 )
 
 func (c *Cluster) validate() error {
@@ -159,6 +161,16 @@ func (s *Server) ConnectNodes(name string) (*nats.Conn, error) {
 		return nil, errors.New("NATS is not part of a cluster")
 	}
 	return s.connect(name, nodesUser)
+}
+
+// CompactStream removes messages that were purged from a stream of the nodes from this node's files. Without it their text
+// stays in the log of JetStream for some minutes.
+func (s *Server) CompactStream(name string) error {
+	err := s.nats.JetStreamSnapshotStream(nodesAccount, name)
+	if err != nil && err.Error() != noSnapshot {
+		return fmt.Errorf("compact stream %s: %w", name, err)
+	}
+	return nil
 }
 
 // ClusterAddr is where the other nodes connect, "" without a cluster.

@@ -77,13 +77,14 @@ func Open(ctx context.Context, conn *nats.Conn, opt Options) (*Log, error) {
 	return l, nil
 }
 
-func (l *Log) stream(part int) string  { return fmt.Sprintf("PARLEY_%s_%d", l.opt.Cluster, part) }
+// Stream returns the name of a partition's stream.
+func (l *Log) Stream(part int) string  { return fmt.Sprintf("PARLEY_%s_%d", l.opt.Cluster, part) }
 func (l *Log) subject(part int) string { return fmt.Sprintf("parley.log.%s.%d", l.opt.Cluster, part) }
 func (l *Log) live(part int) string    { return fmt.Sprintf("parley.tail.%s.%d", l.opt.Cluster, part) }
 
 func (l *Log) config(part int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: l.stream(part), Subjects: []string{l.subject(part)},
+		Name: l.Stream(part), Subjects: []string{l.subject(part)},
 		Storage: jetstream.FileStorage, Replicas: l.opt.Replicas, Retention: jetstream.LimitsPolicy,
 		MaxBytes: l.opt.MaxBytes, Discard: jetstream.DiscardNew, DenyDelete: true,
 		RePublish: &jetstream.RePublish{Source: l.subject(part), Destination: l.live(part)},
@@ -168,7 +169,7 @@ func (l *Log) Append(ctx context.Context, part int, frame []byte) error {
 	}
 	m, err := l.conn.RequestWithContext(ctx, l.subject(part), frame)
 	if err != nil {
-		return fmt.Errorf("append to %s: %w", l.stream(part), err)
+		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
 	}
 	var ack struct {
 		Stream string        `json:"stream"`
@@ -177,11 +178,11 @@ func (l *Log) Append(ctx context.Context, part int, frame []byte) error {
 	}
 	switch err := json.Unmarshal(m.Data, &ack); {
 	case err != nil:
-		return fmt.Errorf("append to %s: %w", l.stream(part), err)
+		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
 	case ack.Error != nil:
-		return fmt.Errorf("append to %s: %s (%d)", l.stream(part), ack.Error.Description, ack.Error.Code)
-	case ack.Stream != l.stream(part) || ack.Seq == 0:
-		return fmt.Errorf("append to %s: unexpected answer %q", l.stream(part), m.Data)
+		return fmt.Errorf("append to %s: %s (%d)", l.Stream(part), ack.Error.Description, ack.Error.Code)
+	case ack.Stream != l.Stream(part) || ack.Seq == 0:
+		return fmt.Errorf("append to %s: unexpected answer %q", l.Stream(part), m.Data)
 	}
 	l.acknowledged(part, cluster.Pos(ack.Seq))
 	return nil
@@ -194,12 +195,12 @@ type jsErrorReply struct {
 
 // Trim implements cluster.Log.
 func (l *Log) Trim(ctx context.Context, part int, upTo cluster.Pos) error {
-	s, err := l.js.Stream(ctx, l.stream(part))
+	s, err := l.js.Stream(ctx, l.Stream(part))
 	if err == nil {
 		err = s.Purge(ctx, jetstream.WithPurgeSequence(uint64(upTo)+1))
 	}
 	if err != nil {
-		return fmt.Errorf("trim %s: %w", l.stream(part), err)
+		return fmt.Errorf("trim %s: %w", l.Stream(part), err)
 	}
 	return nil
 }
@@ -248,26 +249,26 @@ func (l *Log) StepDown(ctx context.Context, part int, prefer string) error {
 			return err
 		}
 	}
-	m, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+l.stream(part), request)
+	m, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+l.Stream(part), request)
 	if err != nil {
-		return fmt.Errorf("step down the leader of %s: %w", l.stream(part), err)
+		return fmt.Errorf("step down the leader of %s: %w", l.Stream(part), err)
 	}
 	var reply struct {
 		Error *jsErrorReply `json:"error"`
 	}
 	if err := json.Unmarshal(m.Data, &reply); err != nil {
-		return fmt.Errorf("step down the leader of %s: %w", l.stream(part), err)
+		return fmt.Errorf("step down the leader of %s: %w", l.Stream(part), err)
 	}
 	if reply.Error != nil {
-		return fmt.Errorf("step down the leader of %s: %s (%d)", l.stream(part), reply.Error.Description, reply.Error.Code)
+		return fmt.Errorf("step down the leader of %s: %s (%d)", l.Stream(part), reply.Error.Description, reply.Error.Code)
 	}
 	return nil
 }
 
 func (l *Log) info(ctx context.Context, part int) (*jetstream.StreamInfo, error) {
-	s, err := l.js.Stream(ctx, l.stream(part))
+	s, err := l.js.Stream(ctx, l.Stream(part))
 	if err != nil {
-		return nil, fmt.Errorf("state of %s: %w", l.stream(part), err)
+		return nil, fmt.Errorf("state of %s: %w", l.Stream(part), err)
 	}
 	return s.CachedInfo(), nil
 }

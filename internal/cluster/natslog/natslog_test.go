@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,7 @@ import (
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
-func start(t *testing.T, opt bus.Options) *bus.Server {
+func start(t testing.TB, opt bus.Options) *bus.Server {
 	t.Helper()
 	s, err := bus.Start(t.Context(), opt)
 	if err != nil {
@@ -31,7 +32,7 @@ func start(t *testing.T, opt bus.Options) *bus.Server {
 }
 
 // open opens a log with two partitions.
-func open(t *testing.T, conn *nats.Conn, replicas int) *Log {
+func open(t testing.TB, conn *nats.Conn, replicas int) *Log {
 	t.Helper()
 	t.Cleanup(conn.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -55,7 +56,12 @@ func single(t *testing.T) (*Log, *bus.Server) {
 }
 
 // three returns three servers of a cluster and the log at each.
-func three(t *testing.T) (logs [3]*Log, nodes [3]*bus.Server) {
+func three(t testing.TB) (logs [3]*Log, nodes [3]*bus.Server) {
+	t.Helper()
+	return threeIn(t, t.TempDir())
+}
+
+func threeIn(t testing.TB, dir string) (logs [3]*Log, nodes [3]*bus.Server) {
 	t.Helper()
 	secret, err := cluster.ParseSecret([]byte("the secret of this test"))
 	if err != nil {
@@ -63,7 +69,7 @@ func three(t *testing.T) (logs [3]*Log, nodes [3]*bus.Server) {
 	}
 	peers := []string{freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)}
 	for i := range nodes {
-		nodes[i] = start(t, bus.Options{Addr: "127.0.0.1:0", Dir: t.TempDir(), Cluster: &bus.Cluster{
+		nodes[i] = start(t, bus.Options{Addr: "127.0.0.1:0", Dir: filepath.Join(dir, strconv.Itoa(i)), Cluster: &bus.Cluster{
 			Name: "c1", Node: "n" + strconv.Itoa(i), Listen: peers[i], Peers: peers, Key: secret.Key("nats routes"),
 		}})
 	}

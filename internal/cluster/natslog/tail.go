@@ -77,12 +77,12 @@ func (r *reader) run(ctx context.Context) error {
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("read %s: %w", r.log.stream(r.part), err)
+		return fmt.Errorf("read %s: %w", r.log.Stream(r.part), err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection may be closed
 	// What does not fit is dropped; the leader is asked for it.
 	if err := sub.SetPendingLimits(r.log.pending, 32<<20); err != nil {
-		return fmt.Errorf("read %s: %w", r.log.stream(r.part), err)
+		return fmt.Errorf("read %s: %w", r.log.Stream(r.part), err)
 	}
 	r.log.mu.Lock()
 	r.log.readers[r] = true
@@ -200,7 +200,7 @@ func (r *reader) fill(ctx context.Context, upTo cluster.Pos) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			r.log.log.Debug("the leader of the stream does not answer", "stream", r.log.stream(r.part), "err", err)
+			r.log.log.Debug("the leader of the stream does not answer", "stream", r.log.Stream(r.part), "err", err)
 			return nil
 		case len(found) == n:
 			if upTo == 0 {
@@ -255,7 +255,7 @@ var errNotFound = errors.New("not found")
 
 // get asks the leader of a stream for a message.
 func (l *Log) get(ctx context.Context, part int, pos cluster.Pos) ([]byte, error) {
-	m, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+l.stream(part), fmt.Appendf(nil, `{"seq":%d}`, pos))
+	m, err := l.conn.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+l.Stream(part), fmt.Appendf(nil, `{"seq":%d}`, pos))
 	if err != nil {
 		return nil, err
 	}

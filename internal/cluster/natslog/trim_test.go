@@ -1,0 +1,70 @@
+package natslog
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestTrimmedFramesLeaveTheFilesOfAllNodes(t *testing.T) {
+	dir := t.TempDir()
+	logs, nodes := threeIn(t, dir)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const text = "a text that is erased"
+	for range 10 {
+		if err := logs[0].Append(ctx, 0, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files := containing(t, dir, text); len(files) == 0 {
+		t.Fatal("the search finds nothing")
+	}
+	if err := logs[0].Trim(ctx, 0, 10); err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for ctx.Err() == nil { // a follower may not have applied the trim yet
+		for _, n := range nodes {
+			if err := n.CompactStream(logs[0].Stream(0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if files = containing(t, dir, text); len(files) == 0 {
+			return
+		}
+		sleep(ctx, 100*time.Millisecond)
+	}
+	t.Errorf("the text is still in %v", files)
+}
+
+// containing returns the files below a folder that have a text.
+func containing(t *testing.T, dir, text string) (all []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return ignoreMissing(err)
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, []byte(text)) {
+			all = append(all, path)
+		}
+		return ignoreMissing(err)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
