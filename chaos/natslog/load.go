@@ -13,7 +13,7 @@ import (
 
 const (
 	writersPerNode = 2 // for each partition
-	appendLimit    = 5 * time.Second
+	appendLimit    = 2 * time.Second
 	reread         = 300   // entries that a reader reads again after it was interrupted
 	keepEntries    = 20000 // that are not trimmed
 )

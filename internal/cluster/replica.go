@@ -49,6 +49,7 @@ type Heartbeat struct {
 	Epoch     uint64 // the last one that the process has read
 	Owner     bool   // the process owns the partition in that epoch
 	Pos       Pos    // what the process has applied
+	Synced    Pos    // what its disk has
 }
 
 // ReplicaOptions are the settings of a Replica. Times that are 0 have the value in brackets.
@@ -62,13 +63,14 @@ type ReplicaOptions struct {
 	Copy      Copy // what Store has
 
 	Send   func(Heartbeat) // sends to the other nodes; must not block; nil sends nothing
+	Synced func() Pos      // returns what the store has on disk; nil means what was applied
 	MayOwn func() bool     // reports whether this process may claim the partition; nil means always
 	Claims func(Status)    // called after a claim has been applied; must not block; may be nil
 
 	Rank      int           // nodes with a lower rank claim earlier
 	Heartbeat time.Duration // between two heartbeats [500 ms]
 	Takeover  time.Duration // without a sign of the owner until rank 0 claims; half of it more for each further rank [2 s]
-	Append    time.Duration // limit of one append [5 s]
+	Append    time.Duration // limit of one append [2 s]
 	Resend    time.Duration // until a frame that was not read back is appended again [2 s]
 
 	Logger *slog.Logger // nil means none
@@ -135,7 +137,7 @@ func NewReplica(opt ReplicaOptions) *Replica {
 	for _, d := range []struct {
 		v *time.Duration
 		d time.Duration
-	}{{&opt.Heartbeat, 500 * time.Millisecond}, {&opt.Takeover, 2 * time.Second}, {&opt.Append, 5 * time.Second}, {&opt.Resend, 2 * time.Second}} {
+	}{{&opt.Heartbeat, 500 * time.Millisecond}, {&opt.Takeover, 2 * time.Second}, {&opt.Append, 2 * time.Second}, {&opt.Resend, 2 * time.Second}} {
 		if *d.v == 0 {
 			*d.v = d.d
 		}

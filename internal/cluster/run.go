@@ -271,7 +271,11 @@ func (r *Replica) beat() {
 		return
 	}
 	c := r.part.Copy()
-	r.opt.Send(Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos})
+	h := Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos, Synced: c.Pos}
+	if r.opt.Synced != nil {
+		h.Synced = r.opt.Synced()
+	}
+	r.opt.Send(h)
 }
 
 // advance shows to other goroutines what was applied.
