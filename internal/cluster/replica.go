@@ -19,8 +19,13 @@ type Store interface {
 	Apply(records []Record, c Copy) error
 }
 
-// MaxRecord is the size of the largest record. Larger changes are divided by the code that encodes them.
-const MaxRecord = 960 << 10
+const (
+	// MaxRecord is the size of the largest record. Larger changes are divided by the code that encodes them.
+	MaxRecord = 960 << 10
+
+	// MaxOverhead is more than a frame has beside its records' data, if it has one record of that size.
+	MaxOverhead = 4 << 10
+)
 
 var (
 	// ErrNotOwner means that the record was not accepted: this process does not own the partition, or hands it over.

@@ -74,6 +74,9 @@ func Open(ctx context.Context, conn *nats.Conn, opt Options) (*Log, error) {
 			return nil, err
 		}
 	}
+	if need := int64(cluster.MaxRecord + cluster.MaxOverhead); conn.MaxPayload() < need {
+		return nil, fmt.Errorf("this NATS server takes messages of at most %d bytes; set its max_payload to %d or more", conn.MaxPayload(), need)
+	}
 	return l, nil
 }
 
@@ -263,6 +266,28 @@ func (l *Log) StepDown(ctx context.Context, part int, prefer string) error {
 		return fmt.Errorf("step down the leader of %s: %s (%d)", l.Stream(part), reply.Error.Description, reply.Error.Code)
 	}
 	return nil
+}
+
+// Yield makes other servers the leaders of all streams that a server leads. Without it, writes wait for an election when the
+// server ends.
+func (l *Log) Yield(ctx context.Context, server string) error {
+	var errs []error
+	for part := range l.opt.Partitions {
+		s, err := l.Status(ctx, part)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if s.Leader != server {
+			continue
+		}
+		if len(s.Followers) == 0 {
+			errs = append(errs, fmt.Errorf("no other server can lead %s", l.Stream(part)))
+			continue
+		}
+		errs = append(errs, l.StepDown(ctx, part, s.Followers[0]))
+	}
+	return errors.Join(errs...)
 }
 
 func (l *Log) info(ctx context.Context, part int) (*jetstream.StreamInfo, error) {

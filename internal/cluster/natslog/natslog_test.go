@@ -1,6 +1,7 @@
 package natslog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -89,8 +90,34 @@ func TestLogOnAnExternalServerConforms(t *testing.T) {
 }
 
 func TestLogOfThreeNodesConforms(t *testing.T) {
+	t.Parallel() // it waits for elections
 	logs, _ := three(t)
 	clustertest.Conform(t, logs[0])
+	largest(t, logs[:])
+}
+
+// largest appends a frame with the largest record. Every node reads it as a new one and as an old one.
+func largest(t *testing.T, logs []*Log) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	f := cluster.Frame{Cluster: "c1", Partition: 1, Epoch: 1, Number: 1, Records: []cluster.Record{{Kind: 1, Data: bytes.Repeat([]byte("large"), cluster.MaxRecord/5)}}}
+	frame := f.Append(nil)
+	var readers []<-chan clustertest.Result
+	for _, l := range logs {
+		readers = append(readers, clustertest.Read(ctx, l, 1, 0, 1))
+	}
+	if err := logs[0].Append(ctx, 1, frame); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range logs {
+		readers = append(readers, clustertest.Read(ctx, l, 1, 0, 1))
+	}
+	for i, r := range readers {
+		if got := <-r; got.Err != nil || !bytes.Equal(got.Entries[0].Frame, frame) {
+			t.Fatalf("reader %d: %v", i, got.Err)
+		}
+	}
 }
 
 // appendAll appends numbered frames until each is acknowledged.
@@ -129,6 +156,7 @@ func numbers(n int) (all []string) {
 }
 
 func TestReadersSeeEveryFrameWhenTheLeaderChanges(t *testing.T) {
+	t.Parallel() // it waits for elections
 	logs, nodes := three(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -196,6 +224,39 @@ func TestReadersSeeEveryFrameWhenTheLeaderChanges(t *testing.T) {
 		if i != lost && !slices.Equal(texts(entries), numbers(90)) {
 			t.Errorf("reader %d got %v", i, texts(entries))
 		}
+	}
+}
+
+func TestWritesGoOnWhenALeaderYieldsAndEnds(t *testing.T) {
+	t.Parallel() // it waits for elections
+	logs, nodes := three(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	appendAll(t, logs[0], 0, 5)
+	before, err := logs[0].Status(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := int(before.Leader[1] - '0')
+	for { // a follower may not be current yet
+		if err := logs[i].Yield(ctx, before.Leader); err == nil {
+			break
+		} else if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		sleep(ctx, 100*time.Millisecond)
+	}
+	other := logs[(i+1)%3]
+	next := Status{Leader: before.Leader}
+	for next.Leader == before.Leader || next.Leader == "" {
+		if next, err = other.Status(ctx, 0); ctx.Err() != nil {
+			t.Fatal(next, err)
+		}
+	}
+	nodes[i].Close()
+	appendAll(t, other, 5, 6)
+	if after, err := other.Status(ctx, 0); err != nil || after.Leader != next.Leader {
+		t.Errorf("%s was elected after %s ended, although %s was leader; %v", after.Leader, before.Leader, next.Leader, err)
 	}
 }
 

@@ -56,6 +56,7 @@ func commit(t *testing.T, replicas []*cluster.Replica, text string) (owner int, 
 }
 
 func TestReplicasContinueWhenTheOwnerAndItsServerEnd(t *testing.T) {
+	t.Parallel() // it waits for elections
 	logs, nodes := three(t)
 	var stores [3]memory
 	var cancels [3]context.CancelFunc

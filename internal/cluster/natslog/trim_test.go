@@ -12,6 +12,7 @@ import (
 )
 
 func TestTrimmedFramesLeaveTheFilesOfAllNodes(t *testing.T) {
+	t.Parallel() // it waits for elections
 	dir := t.TempDir()
 	logs, nodes := threeIn(t, dir)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
