@@ -50,7 +50,7 @@ func TestHandlersAndErrors(t *testing.T) {
 		"no body":          {read, ``, false, 201, `{}`, "Content-Type=application/json", false},
 		"no caller":        {read, `{}`, true, 401, `"code":"unauthenticated"`, `WWW-Authenticate=Bearer realm="parley"`, false},
 		"too large":        {read, `{"a":"` + strings.Repeat("x", 100) + `"}`, false, 413, "more than 100 bytes", "", false},
-		"no JSON":          {read, `{`, false, 400, "does not fit", "", false},
+		"no JSON":          {read, `{`, false, 400, "cannot be decoded", "", false},
 		"no UTF-8":         {read, "{\"a\":\"\xff\"}", false, 400, "UTF-8", "", false},
 		"half a character": {read, `{"a":"\ud83d"}`, false, 400, "surrogate", "", false},
 		"too deep":         {read, strings.Repeat("[", 65), false, 400, "nested", "", false},

@@ -118,7 +118,7 @@ func (x *HTTP) Read(r *http.Request, v any) error {
 // Decode decodes JSON of a client.
 func Decode(b []byte, v any) error {
 	if err := json.Unmarshal(b, v); err != nil {
-		return chat.Errorf(chat.Invalid, "the body is not valid: %s", chat.JSONProblem(err)).Because(err)
+		return chat.Errorf(chat.Invalid, "the body cannot be decoded: %s", chat.JSONProblem(err)).Because(err)
 	}
 	return nil
 }

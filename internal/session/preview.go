@@ -149,7 +149,7 @@ func (p *previewing) correctOffset(block chat.BlockID, err error) error {
 		have = b.len
 	}
 	e = e.With("have", have)
-	e.Msg = strings.TrimSuffix(e.Msg, "; send from there") + fmt.Sprintf(" (no piece of a refused array is shown: the server has %d bytes of the block)", have)
+	e.Msg = strings.TrimSuffix(e.Msg, "; send from there") + fmt.Sprintf(" (with the pieces before it in the array, of which none is shown: send from byte %d)", have)
 	return e
 }
 

@@ -38,7 +38,7 @@ export interface AgentArtifact {
   language?: string;
 }
 
-/** AgentError is a fault the agent reports; the turn may go on if recoverable. */
+/** AgentError is an error that the agent reports. The turn may continue if it is recoverable. */
 export interface AgentError {
   message: string;
   recoverable?: boolean;
@@ -78,7 +78,7 @@ export interface AgentInputRequest {
   placeholder?: string;
   /** true unless said otherwise */
   required?: boolean;
-  /** seconds; 0 is for ever */
+  /** seconds; 0 means no deadline */
   timeout?: number;
   /** until when it can be answered; of this and timeout the earlier one counts */
   deadline?: Time;
@@ -137,7 +137,7 @@ export interface AgentThinking {
   block?: string;
   text: string;
   signature?: string;
-  /** opaque reasoning a provider wants back */
+  /** encrypted reasoning that is sent back to the provider */
   redacted?: string;
   partial?: boolean;
 }
@@ -250,7 +250,7 @@ export type BlockKind = "text" | "thinking";
 /** CloseReason says why a prompt ended without an answer. */
 export type CloseReason = "expired" | "withdrawn";
 
-/** CustomItem is an event of a type this version does not know, as it came. */
+/** CustomItem is an event of a type that this version does not know. */
 export interface CustomItem {
   type: string;
   payload: unknown;
@@ -320,7 +320,7 @@ export interface Hit {
   timestamp: Time;
   type: string;
   workstream_id?: string;
-  /** the text around the place */
+  /** the text around the match */
   snippet: string;
 }
 
@@ -331,7 +331,7 @@ export type InputType = "text" | "binary_choice" | "radio" | "checkbox" | "dropd
 export interface ItemBase {
   /** ID is the same for every reader and never changes. It comes from what the item is about, where that has a name (ids of blocks, calls, requests, workstreams, turns), else from the event that began it. So pages that overlap, or that cut an item in two, are joined by id. */
   id: string;
-  /** Seq is the event that began the item. Items are in its order. An open block has none yet and stands behind all others. */
+  /** Seq is the event that began the item. Items are in its order. An open block has none yet and comes after all others. */
   seq?: number;
   /** Last is the last event that changed the item. */
   last?: number;
@@ -344,7 +344,7 @@ export interface ItemBase {
   actor?: Actor;
   /** Open marks a block that is still being written: text so far. */
   open?: boolean;
-  /** Headless marks an item whose beginning was not seen, because it lies, or may lie, before the window that was folded. The item of the same id from an older window has all of it. */
+  /** Headless marks an item whose beginning is, or may be, before the window that was folded. The item with the same id in an older window is complete. */
   headless?: boolean;
 }
 
@@ -367,7 +367,7 @@ export interface ItemParts {
 }
 
 export type ItemOf<K extends ItemKind> = { [P in K]: ItemBase & { kind: P } & ItemParts[P] }[K];
-/** Item is one entry of what people see. Its JSON form is public: snapshots and item pages carry it, and the clients' own fold makes the same. */
+/** Item is one entry of a transcript. Its JSON form is public: snapshots and pages of items have it, and the folds of the clients make the same. */
 export type Item = ItemOf<ItemKind>;
 
 /** ItemKind says what an item is; the field of Item with that name holds the rest (thinking is held by text). */
@@ -455,7 +455,7 @@ export interface Option {
 /** Outcome says how a turn ended. */
 export type Outcome = "done" | "stopped" | "failed" | "interrupted";
 
-/** Part is a piece of a message's content. */
+/** Part is one element of the content of a message. */
 export interface Part {
   /** text, image, audio, video, file */
   type: string;
@@ -556,12 +556,12 @@ export interface Receipt {
 /** Role is what a member may do in one session. */
 export type Role = "viewer" | "answerer" | "owner";
 
-/** SearchPage is what a search found, newest first. */
+/** SearchPage has the results of a search, newest first. */
 export interface SearchPage {
   hits: Hit[];
-  /** older events have not been looked at */
+  /** older events were not searched yet */
   more: boolean;
-  /** go on from here */
+  /** the value of before for the next page */
   before?: number;
 }
 
@@ -641,14 +641,14 @@ export interface SessionStarted {
 export interface SessionUpdated {
   title?: string;
   agent?: string;
-  /** the whole object anew */
+  /** replaces the whole object */
   metadata?: unknown;
   policy?: Policy;
-  /** all of them anew */
+  /** replaces all of them */
   settings?: Settings;
   members?: Member[];
   summary?: string;
-  /** the past is to be summarised before an agent goes on */
+  /** a model agent summarises the conversation before its next request */
   compact?: boolean;
   /** the agent whose sidecar answers */
   served_by?: string;
@@ -656,12 +656,12 @@ export interface SessionUpdated {
   detached?: boolean;
 }
 
-/** Settings are what people have chosen for the agents of a session. They hold from the next turn on; Approvals and CompleteAfterTurn at once. An agent does what it can of them. */
+/** Settings are what people have chosen for the agents of a session. They apply from the next turn on; Approvals and CompleteAfterTurn apply at once. An agent ignores settings that it does not support. */
 export interface Settings {
   approvals?: Approvals;
   /** of an agent that offers several */
   model?: string;
-  /** how much it thinks */
+  /** how much reasoning the model does */
   effort?: string;
   /** that it may use: see Allowed */
   tools?: string[];
@@ -703,7 +703,7 @@ export interface StopResult {
   turn_id?: string;
 }
 
-/** Task is one step of a plan. */
+/** Task is one task of a plan. */
 export interface Task {
   id: string;
   title: string;
@@ -771,12 +771,12 @@ export interface TurnInput {
   sequences: number[];
 }
 
-/** TurnResumed says that a turn goes on after a crash or a lost worker. */
+/** TurnResumed begins another attempt at a turn, after a crash or the loss of its worker. */
 export interface TurnResumed {
   turn_id: string;
   /** the first attempt is 1 */
   attempt: number;
-  /** how many in a row ended without anything new */
+  /** how many attempts in a row ended without new output */
   crashes?: number;
   reason?: string;
 }
@@ -839,13 +839,13 @@ export interface UserInputResponse {
   values?: string[];
 }
 
-/** UserMessage is what a person says. */
+/** UserMessage is a message of a person. */
 export interface UserMessage {
   text: string;
   /** parts beside or instead of the text */
   content?: Part[];
   user_id?: string;
-  /** what the page around the conversation wants to tell */
+  /** data of the page or program that sends the message */
   context?: unknown;
 }
 
@@ -898,7 +898,7 @@ export interface Workstream {
   deadline_seconds?: number;
   deadline?: Time;
   interactive?: boolean;
-  /** true unless said otherwise */
+  /** nil means true */
   merge_artifacts?: boolean;
   /** running, canceling, completed, failed, timeout, canceled */
   state: string;
@@ -930,7 +930,7 @@ export interface Workstream {
   worked_ms?: number;
 }
 
-/** WorkstreamCanceled ends a workstream that had to end. */
+/** WorkstreamCanceled ends a workstream that was told to end. */
 export interface WorkstreamCanceled {
   id: string;
   reason?: string;
@@ -940,7 +940,7 @@ export interface WorkstreamCanceled {
 /** WorkstreamCanceling says that a workstream has to end. */
 export interface WorkstreamCanceling {
   id: string;
-  /** who asked for it */
+  /** who requested it */
   by?: Actor;
   reason?: string;
   /** end of the grace time */
@@ -952,7 +952,7 @@ export interface WorkstreamCompleted {
   id: string;
   summary?: string;
   result?: unknown;
-  /** what was merged into the files of the line that launched it */
+  /** files that were merged into those of the line that launched it */
   files?: string[];
 }
 
@@ -963,7 +963,7 @@ export interface WorkstreamFailed {
   files?: string[];
 }
 
-/** WorkstreamLaunched begins a parallel line of work. Events of that line carry its id as workstream_id; the lifecycle events here stand on the line that launched it and name the child in their payload. */
+/** WorkstreamLaunched begins a parallel line of work. Events of that line carry its id as workstream_id; the lifecycle events here belong to the line that launched it and name the child in their payload. */
 export interface WorkstreamLaunched {
   id: string;
   launch_id?: string;
@@ -976,7 +976,7 @@ export interface WorkstreamLaunched {
   deadline_seconds?: number;
   deadline?: Time;
   interactive?: boolean;
-  /** true unless said otherwise */
+  /** nil means true */
   merge_artifacts?: boolean;
 }
 
@@ -986,18 +986,18 @@ export interface WorkstreamMessage {
   text: string;
 }
 
-/** WorkstreamProgress says how far a workstream is. */
+/** WorkstreamProgress reports the progress of a workstream. */
 export interface WorkstreamProgress {
   id: string;
   /** planning, executing_tool, synthesizing, blocked, done */
   phase?: string;
-  /** what runs, while executing_tool */
+  /** the running tool in the phase executing_tool */
   tool?: string;
   iteration?: number;
   message?: string;
   /** of the deadline, 0 to 1 */
   share?: number;
-  /** what an interactive one answered; its phase is done then */
+  /** the answer of an interactive workstream, in the phase done */
   summary?: string;
 }
 
@@ -1012,7 +1012,7 @@ export interface WorkstreamSteered {
 /** WorkstreamTimeout ends a workstream whose deadline has passed. */
 export interface WorkstreamTimeout {
   id: string;
-  /** what it had said by then */
+  /** its text up to then */
   summary?: string;
   files?: string[];
 }
