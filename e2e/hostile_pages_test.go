@@ -203,9 +203,10 @@ func TestPagesMayUseAnyID(t *testing.T) {
 	}
 	history := strings.Join(messages, ",") + `,{"id":"a","role":"assistant","parts":[` + strings.Join(parts, ",") + `]}`
 	p.post("/api/chat", `{"id":"large","messages":[`+history+`,{"id":"n","role":"user","parts":[{"type":"text","text":"the news"}]}]}`)
+	p.post("/ag-ui/default", aguiSend("large-agui", "first"))
 	p.post("/ag-ui/default", `{"threadId":"large-agui","runId":"r","messages":[`+strings.Join(aguiMessages, ",")+`,{"id":"n","role":"user","content":"the news"}],"tools":[],"context":[]}`)
-	for _, id := range []string{"large", "large-agui"} {
-		if log := p.get("/parley/v1/sessions/" + id + "/events?limit=1000"); strings.Contains(log, "forged") || strings.Count(log, `"user.message"`) != 1 || !strings.Contains(log, `"You said: the news"`) {
+	for id, sent := range map[string]int{"large": 1, "large-agui": 2} {
+		if log := p.get("/parley/v1/sessions/" + id + "/events?limit=1000"); strings.Contains(log, "forged") || strings.Count(log, `"user.message"`) != sent || !strings.Contains(log, `"You said: the news"`) {
 			t.Errorf("%s has %s", id, clip(log))
 		}
 	}

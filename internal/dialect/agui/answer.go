@@ -3,6 +3,7 @@ package agui
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -53,7 +54,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 		plan = append(plan, one)
 	}
 	first := chat.MaxSeq
-	closed, err := d.closedPrompts(ctx, t, st, in.Resume, results)
+	closed, err := d.closedPrompts(ctx, t, st, entries, results)
 	if err != nil {
 		return false, err
 	}
@@ -68,12 +69,16 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 			if _, err := d.opt.Sessions.Stop(ctx, t.caller, t.session, one.prompt.Workstream, "the question was cancelled"); err != nil {
 				return false, err
 			}
-			t.stopping = one.prompt.RequestID
+			t.closing = one.prompt.RequestID
 			first = min(first, st.Last+1)
 			continue
 		}
 		one.answer.ClientID = answerKey(one.prompt.Seq, in.RunID)
 		e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
+		if chat.ReasonOf(err) == chat.PromptEnded && d.stillOpen(ctx, t, one.prompt.RequestID) { // its deadline has passed
+			t.closing, e.Seq, err = one.prompt.RequestID, st.Last+1, nil
+			t.extra = append(t.extra, answeredElsewhere(closedPrompt{id: t.closing, event: chat.Event{At: one.prompt.Deadline, Body: chat.PromptClosed{Reason: chat.Expired}}}))
+		}
 		if err != nil {
 			return false, err
 		}
@@ -85,7 +90,13 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 	return true, d.continueAt(ctx, t, first)
 }
 
-// closedPrompt is a prompt that a request answers and that has ended before.
+// stillOpen reports whether a prompt that takes no answers is open in the log.
+func (d *Dialect) stillOpen(ctx context.Context, t *target, id string) bool {
+	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
+	return err == nil && slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.RequestID == id })
+}
+
+// closedPrompt is a question that a request answers and that has ended before.
 type closedPrompt struct {
 	id      string // the interrupt's
 	event   chat.Event
@@ -94,17 +105,11 @@ type closedPrompt struct {
 
 // closedPrompts finds how the prompts ended that a request names and that are not open. A resume entry that names no prompt of the
 // session is refused; a tool message may belong to a call that the agent itself ran.
-func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, entries []resumeEntry, results map[string]message) ([]closedPrompt, error) {
-	wanted := map[string]resumeEntry{}
-	for _, e := range entries {
-		wanted[e.ID] = e
-	}
+func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, entries map[string]resumeEntry, results map[string]message) ([]closedPrompt, error) {
+	wanted := maps.Clone(entries)
 	for _, p := range st.Prompts {
-		delete(wanted, p.RequestID)
-		if p.Approval != nil {
-			for _, c := range p.Approval.Calls {
-				delete(wanted, interruptID(p, c.CallID))
-			}
+		for _, id := range interruptIDs(p) {
+			delete(wanted, id)
 		}
 	}
 	if len(wanted) == 0 && len(results) == 0 {
@@ -127,7 +132,7 @@ func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, 
 		}
 		for _, id := range interruptIDs(&p) {
 			if entry, ok := wanted[id]; ok {
-				out = append(out, closedPrompt{id: id, event: end, differs: entry.Status == "resolved" && differs(&p, &end, entry)})
+				out = append(out, closedPrompt{id: id, event: end, differs: entry.Status == "resolved" && differs(&p, &end, entries, results)})
 				delete(wanted, id)
 			}
 		}
@@ -156,34 +161,18 @@ func interruptIDs(p *chat.Prompt) (ids []string) {
 	return ids
 }
 
-// differs reports whether a resume entry says something else than the event that closed the prompt.
-func differs(p *chat.Prompt, end *chat.Event, e resumeEntry) bool {
-	switch b := end.Body.(type) {
-	case chat.UserInputResponse:
-		a, err := inputAnswer(p.Input, e)
-		if err != nil {
-			return true
-		}
-		body, err := a.Body(p)
-		same, ok := body.(chat.UserInputResponse)
-		return err != nil || !ok || same.Text != b.Text || !slices.Equal(same.Values, b.Values)
-	case chat.UserApprovalResponse:
-		for _, stored := range b.Decisions {
-			if interruptID(p, stored.CallID) == e.ID {
-				d, err := approvalDecision(stored.CallID, e)
-				return err != nil || d.Approve != stored.Approve || d.Reason != stored.Reason || !chat.SameJSON(orEmpty(d.Params), orEmpty(stored.Params))
-			}
-		}
-	case chat.UserPermissionResponse:
-		a, err := permissionAnswer(p.Permission.Scopes, e)
-		if err != nil {
-			return true
-		}
-		body, err := a.Body(p)
-		same, ok := body.(chat.UserPermissionResponse)
-		return err != nil || !ok || !slices.Equal(same.Granted, b.Granted)
+// differs reports whether a request says something else than the event that closed the prompt.
+func differs(p *chat.Prompt, end *chat.Event, entries map[string]resumeEntry, results map[string]message) bool {
+	a, _, err := answerTo(p, entries, results)
+	if err != nil {
+		return true
 	}
-	return true
+	body, err := a.Body(p)
+	if err != nil {
+		return true
+	}
+	draft := chat.NewDraft(body)
+	return draft.Normalize() != nil || !chat.SameJSON(draft.Payload, end.Payload)
 }
 
 // answeredElsewhere tells the page that somebody else was first.

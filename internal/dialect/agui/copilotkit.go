@@ -3,8 +3,6 @@ package agui
 import (
 	"cmp"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
@@ -12,49 +10,27 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// runtimeInfo describes the server to CopilotKit.
-type runtimeInfo struct {
-	Version    string               `json:"version"`
-	Agents     map[string]agentInfo `json:"agents"`
-	Mode       string               `json:"mode"`
-	Transcribe bool                 `json:"audioFileTranscriptionEnabled"`
-	Threads    struct {
-		List      bool `json:"list"`
-		Inspect   bool `json:"inspect"`
-		Mutations bool `json:"mutations"`
-		Realtime  bool `json:"realtimeMetadata"`
-	} `json:"threadEndpoints"`
-}
-
-type agentInfo struct {
-	Name         string         `json:"name"`
-	Description  string         `json:"description"`
-	Class        string         `json:"className"`
-	Capabilities map[string]any `json:"capabilities,omitempty"`
-}
-
 // capabilities says what agents of this server can do, in the words of AG-UI.
 func capabilities(name string) map[string]any {
 	return map[string]any{
 		"identity":       map[string]any{"name": name, "type": "parley"},
 		"transport":      map[string]any{"streaming": true, "resumable": true},
 		"tools":          map[string]any{"supported": true, "clientProvided": true},
-		"multiAgent":     map[string]any{"supported": true},
+		"multiAgent":     map[string]any{"supported": true, "delegation": true},
 		"humanInTheLoop": map[string]any{"supported": true, "approvals": true, "interrupts": true, "approveWithEdits": true},
 	}
 }
 
 // info lists the agents. CopilotKit asks for one that is called default unless a page names another.
 func (d *Dialect) info(_ *http.Request, c chat.Caller) (any, error) {
-	out := runtimeInfo{Version: d.opt.Version, Agents: map[string]agentInfo{}, Mode: "sse"}
-	out.Threads.List, out.Threads.Inspect = true, true
-	names := d.opt.Agents(c.In())
-	for _, name := range append(names, "default") {
-		if _, known := out.Agents[name]; !known {
-			out.Agents[name] = agentInfo{Name: name, Class: "HttpAgent", Capabilities: capabilities(name)}
-		}
+	agents := map[string]any{}
+	for _, name := range append(d.opt.Agents(c.In()), "default") {
+		agents[name] = map[string]any{"name": name, "description": "", "className": "HttpAgent", "capabilities": capabilities(name)}
 	}
-	return out, nil
+	return map[string]any{
+		"version": d.opt.Version, "agents": agents, "mode": "sse", "audioFileTranscriptionEnabled": false,
+		"threadEndpoints": map[string]bool{"list": true, "inspect": true, "mutations": false, "realtimeMetadata": false},
+	}, nil
 }
 
 // stop asks the running turn of a thread to end.
@@ -83,7 +59,10 @@ func (d *Dialect) stopThread(r *http.Request, c chat.Caller, agent, thread strin
 		return nil, err
 	}
 	ctx := r.Context()
-	sess, err := d.opt.Sessions.Own(ctx, c, thread)
+	sess, err := d.find(ctx, c, thread)
+	if chat.CodeOf(err) == chat.NotFound {
+		return map[string]bool{"stopped": false}, nil // nothing runs in a thread that does not exist
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +118,7 @@ func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	case "info":
 		out, err = d.info(r, c)
 	case "agent/run":
-		return d.run(w, r, c, in.Params.Agent, in.Body)
+		return d.run(w, r, c, in.Params.Agent, in.Body, false)
 	case "agent/connect":
 		return d.connect(w, r, c, in.Params.Agent, in.Body)
 	case "agent/stop":
@@ -151,19 +130,6 @@ func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 		d.http.Send(w, r, http.StatusOK, out)
 	}
 	return err
-}
-
-// threadEntry is a thread in CopilotKit's list.
-type threadEntry struct {
-	ID       string    `json:"id"`
-	Agent    string    `json:"agentId"`
-	Name     string    `json:"name"`
-	Archived bool      `json:"archived"`
-	Created  time.Time `json:"createdAt"`
-	Updated  time.Time `json:"updatedAt"`
-	LastRun  time.Time `json:"lastRunAt"`
-	Org      string    `json:"organizationId"`
-	Owner    string    `json:"createdById"`
 }
 
 // threads lists the caller's sessions with an agent, the most recently active first.
@@ -185,12 +151,15 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := []threadEntry{}
+	list := []any{}
 	for i := range page.Sessions {
 		s := &page.Sessions[i]
-		list = append(list, threadEntry{
-			ID: threadOf(s), Agent: cmp.Or(agent, s.Agent), Name: s.Title, Created: s.CreatedAt.Time(), Updated: s.UpdatedAt.Time(), LastRun: s.UpdatedAt.Time(),
-			Org: s.Workspace, Owner: s.Owner.ID,
+		if now, err := d.opt.Sessions.Own(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
+			continue // a fork has taken its place in the thread
+		}
+		list = append(list, map[string]any{
+			"id": threadOf(s), "agentId": cmp.Or(agent, s.Agent), "name": s.Title, "archived": false, "createdAt": s.CreatedAt.Time(),
+			"updatedAt": s.UpdatedAt.Time(), "lastRunAt": s.UpdatedAt.Time(), "organizationId": s.Workspace, "createdById": s.Owner.ID,
 		})
 	}
 	next := &page.Next
@@ -200,30 +169,9 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	return map[string]any{"threads": list, "nextCursor": next}, nil
 }
 
-// threadMetadata is stored with a session: the client's id of it, which may not be the session's.
-func threadMetadata(thread string) json.RawMessage {
-	if chat.SessionID(thread).Validate() == nil {
-		return nil
-	}
-	return object(map[string]any{"agui": map[string]string{"thread": thread}})
-}
-
-// threadOf is the id by which the owner's clients know a session.
-func threadOf(s *chat.Session) string {
-	var m struct {
-		Own struct {
-			Thread string `json:"thread"`
-		} `json:"agui"`
-	}
-	if len(s.Metadata) > 0 && json.Unmarshal(s.Metadata, &m) == nil && m.Own.Thread != "" {
-		return m.Own.Thread
-	}
-	return string(s.ID)
-}
-
 // threadMessages lists the messages of a thread in the form of AG-UI.
 func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
-	sess, err := d.opt.Sessions.Own(r.Context(), c, r.PathValue("thread"))
+	sess, err := d.find(r.Context(), c, r.PathValue("thread"))
 	if err != nil {
 		return nil, err
 	}
@@ -260,35 +208,37 @@ func messageOf(e *chat.Event) (m message, ok bool) {
 	return m, false
 }
 
-// maxThreadEvents bounds the frames that the inspector gets.
-const maxThreadEvents = 5000
+// maxThreadTurns bounds the turns whose frames the inspector gets.
+const maxThreadTurns = 50
 
-// threadEvents lists the newest frames of a thread.
+// threadEvents lists the frames of the newest turns of a thread.
 func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
-	thread := r.PathValue("thread")
-	sess, err := d.opt.Sessions.Own(r.Context(), c, thread)
+	ctx, t := r.Context(), &target{caller: c, thread: r.PathValue("thread")}
+	sess, err := d.find(ctx, c, t.thread)
 	if err != nil {
 		return nil, err
+	}
+	t.session = sess.ID
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: maxThreadTurns, Desc: true, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
+		if err != nil {
+			return nil, err
+		}
+		t.base = &e
 	}
 	list := []json.RawMessage{}
-	_, err = d.folded(r.Context(), &target{caller: c, session: sess.ID, thread: thread}, func(_ *chat.Event, frames []frame) {
-		for _, f := range frames {
-			list = append(list, f.data)
-		}
-		if extra := len(list) - maxThreadEvents; extra > maxThreadEvents {
-			list = slices.Clone(list[extra:])
-		}
-	})
-	if err != nil {
-		return nil, err
+	if t.base != nil {
+		_, err = d.folded(ctx, t, func(frames []frame) {
+			for _, f := range frames {
+				list = append(list, f.data)
+			}
+		})
 	}
-	list = list[max(0, len(list)-maxThreadEvents):]
-	return map[string]any{"events": list}, nil
+	return map[string]any{"events": list}, err
 }
 
 // threadState is the state that the page sent last.
 func (d *Dialect) threadState(r *http.Request, c chat.Caller) (any, error) {
-	sess, err := d.opt.Sessions.Own(r.Context(), c, r.PathValue("thread"))
+	sess, err := d.find(r.Context(), c, r.PathValue("thread"))
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,8 @@ func (in *input) check() error {
 
 // formOf is the form of answers to a request.
 func formOf(r *http.Request, version string) form {
-	return form{v1: version != "", tanstack: r.Header.Get("X-Run-Id") != "" || r.URL.Query().Get("offset") != ""}
+	tanstack := r.Header.Get("X-Run-Id") != "" || r.URL.Query().Get("offset") != ""
+	return form{v1: version != "", tanstack: tanstack, plain: !tanstack && !strings.HasPrefix(r.URL.Path, runtime)}
 }
 
 // news returns what a request adds to the conversation: the newest user message if it is the last message of a person, and the

@@ -13,24 +13,28 @@ import (
 type form struct {
 	v1       bool // AG-UI 1.0; otherwise 0.0.x
 	tanstack bool // interrupts carry what TanStack's client needs to answer them
+	plain    bool // neither TanStack's client nor CopilotKit: it may repeat a request in another run
 }
 
 // frame is an event of a run, as JSON.
 type frame struct {
-	run     chat.Seq // the event that begins the run
-	trigger chat.Seq // the message that it answers, 0 when there is none
-	n       int      // the number of the frame in the run; 0 for frames that are not part of the log
-	start   bool     // it is RUN_STARTED
-	end     bool     // it is the last frame of the run
+	run     chat.Seq     // the event that begins the run
+	event   chat.EventID // its id
+	trigger chat.Seq     // the message that it answers, 0 when there is none
+	message string       // its id
+	n       int          // the number of the frame in the run
+	extra   bool         // not every reader gets it, so it has no number of its own
+	start   bool         // it is RUN_STARTED
+	end     bool         // it is the last frame of the run
 	data    []byte
 }
 
 // id is what a client resumes after.
 func (f *frame) id() string {
-	if f.n == 0 {
+	if f.extra {
 		return ""
 	}
-	return strconv.FormatUint(uint64(f.run), 10) + "." + strconv.Itoa(f.n)
+	return string(f.event) + "." + strconv.Itoa(f.n)
 }
 
 // step is one entry of a session's log.
@@ -58,6 +62,7 @@ type encoder struct {
 	whole  bool // the entries begin with the session; what happens outside of turns is shown too
 
 	messages map[chat.Seq]*chat.Event // user messages that no turn has taken up
+	imported []message                // the history of the page that began the session
 	work     map[string]*subagent     // workstreams that were launched
 	prompts  []*chat.Prompt           // open ones
 	blocks   map[string]*block        // open ones
@@ -75,10 +80,13 @@ type encoder struct {
 // run is the run that is being shown.
 type run struct {
 	seq       chat.Seq // of the event that begins it
+	event     chat.EventID
 	id        string
 	trigger   chat.Seq
+	message   string
 	n         int
-	subagents map[string]bool // that were started in it; true while open
+	subagents map[string]bool            // that were started in it; true while open
+	shown     map[string]json.RawMessage // activities by their id, and the state under ""
 	usage     []tokens
 }
 
@@ -130,7 +138,7 @@ func (x *encoder) hold(s step) bool {
 				x.apply(s)
 				return true
 			}
-			x.begin(s.event.Seq, x.continuedID(s.event), nil)
+			x.begin(s.event, x.continuedID(s.event), nil)
 			x.apply(s)
 			x.flush()
 			return true
@@ -146,7 +154,7 @@ func (x *encoder) resume() {
 	if i := slices.IndexFunc(x.held, func(h step) bool { return h.event != nil }); i >= 0 {
 		e := x.held[i].event
 		x.at = x.held[i].at
-		x.begin(e.Seq, x.continuedID(e), nil)
+		x.begin(e, x.continuedID(e), nil)
 	}
 	x.flush()
 	x.held, x.waiting = nil, nil
@@ -189,8 +197,14 @@ func (x *encoder) apply(s step) {
 		return
 	}
 	e := s.event
+	if isImported(e) {
+		if m, ok := messageOf(e); ok {
+			x.imported = append(x.imported, m)
+		}
+		return
+	}
 	if x.run == nil && x.whole && x.turn == "" && len(x.waiting) == 0 && e.Workstream == "" && standsAlone(e.Body) {
-		x.begin(e.Seq, "event-"+strconv.FormatUint(uint64(e.Seq), 10), nil)
+		x.begin(e, "event-"+strconv.FormatUint(uint64(e.Seq), 10), nil)
 		x.show(e)
 		x.finish(&outcome{Type: "success"})
 		return
@@ -208,7 +222,7 @@ func (x *encoder) apply(s step) {
 		x.turn = b.TurnID
 		trigger := x.messages[b.Trigger]
 		delete(x.messages, b.Trigger)
-		x.begin(e.Seq, runID(b.TurnID, trigger), trigger)
+		x.begin(e, runID(b.TurnID, trigger), trigger)
 	case chat.TurnCompleted:
 		if e.Workstream != "" {
 			return
@@ -224,6 +238,12 @@ func (x *encoder) apply(s step) {
 		x.note(e)
 		x.show(e)
 	}
+}
+
+// isImported reports whether an event is from the history of the page that began the session.
+func isImported(e *chat.Event) bool {
+	_, said := e.Body.(chat.AgentText)
+	return said && e.Via == via || storedOf(e).Imported
 }
 
 // standsAlone reports whether an event outside of turns is shown as a run of its own.
@@ -269,26 +289,29 @@ func storedOf(e *chat.Event) stored {
 }
 
 // begin begins a run.
-func (x *encoder) begin(seq chat.Seq, id string, trigger *chat.Event) {
+func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
 	if id == "" {
-		id = "run-" + strconv.FormatUint(uint64(seq), 10)
+		id = "run-" + strconv.FormatUint(uint64(e.Seq), 10)
 	}
-	x.run, x.last = &run{seq: seq, id: id, subagents: map[string]bool{}}, id
+	x.run, x.last = &run{seq: e.Seq, event: e.ID, id: id, subagents: map[string]bool{}, shown: map[string]json.RawMessage{}}, id
 	ev := event{Type: "RUN_STARTED", Thread: x.thread, Run: id}
 	if x.form.v1 {
 		ev.Version = "1.0"
 	}
 	if trigger != nil {
-		x.run.trigger = trigger.Seq
+		x.run.trigger, x.run.message = trigger.Seq, messageID(trigger)
 		ev.Input = &runInput{
-			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: []message{userMessage(trigger)}, Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
+			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
 		}
+		x.imported = nil
 	}
 	x.emit(ev)
 	x.out[len(x.out)-1].start = true
 	if trigger != nil && x.whole {
 		if state := storedOf(trigger).State; state != nil { // pages that send a run have the state
 			x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: state})
+			x.run.n--
+			x.out[len(x.out)-1].extra = true
 		}
 	}
 }
@@ -299,7 +322,7 @@ var emptyObject = json.RawMessage("{}")
 func (x *encoder) emit(ev event) {
 	ev.Time = int64(x.at) / 1000
 	x.run.n++
-	x.out = append(x.out, frame{run: x.run.seq, trigger: x.run.trigger, n: x.run.n, data: marshal(ev)})
+	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, message: x.run.message, n: x.run.n, data: marshal(ev)})
 }
 
 func marshal(ev event) []byte {

@@ -22,16 +22,16 @@ type target struct {
 	runID   string         // the client's id of the run
 	form    form
 
-	whole    bool        // all runs of the thread
-	message  chat.Seq    // the run that answers this message; base is not known yet
-	base     *chat.Event // the turn.started of the turn that the run belongs to
-	from     chat.Seq    // the run begins at or after this event
-	exact    bool        // the run begins with the event from
-	skip     int         // frames of the run that the client has
-	rest     bool        // all runs until the turn ends
-	stopping string      // a cancelled prompt, whose turn is being stopped
-	then     chat.Seq    // after it also the run that answers this message
-	extra    []event     // shown after the first frame; not part of the log
+	whole   bool        // all runs of the thread
+	message chat.Seq    // the run that answers this message; base is not known yet
+	base    *chat.Event // the turn.started of the turn that the run belongs to
+	from    chat.Seq    // the run begins at or after this event
+	exact   bool        // the run begins with the event from
+	skip    int         // frames of the run that the client has
+	rest    bool        // all runs until the turn ends
+	closing string      // a prompt that ends in a moment
+	then    chat.Seq    // after it also the run that answers this message
+	extra   []event     // shown after the first frame; not part of the log
 }
 
 // stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects. A stream that
@@ -46,7 +46,13 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) erro
 			for i := range frames {
 				buf = wire.AppendSSE(buf, "", frames[i].id(), frames[i].data)
 			}
-			return s.Write(ctx, buf)
+			err := s.Write(ctx, buf)
+			for i := range frames {
+				if err == nil && frames[i].end {
+					d.delivered.add(t, frames[i].message)
+				}
+			}
+			return err
 		}, func() error { return s.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
 		if err != nil && ctx.Err() == nil && chat.CodeOf(err) == chat.Internal {
 			d.log.ErrorContext(ctx, "a stream failed", "session", t.session, "err", err)
@@ -67,7 +73,7 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 	if t.message != 0 {
 		if err := d.await(ctx, t, idle); err != nil {
 			if chat.CodeOf(err) == chat.Gone && ctx.Err() == nil && t.base == nil {
-				return show([]frame{{data: marshal(event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"})}})
+				return show([]frame{{extra: true, data: marshal(event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"})}})
 			}
 			return err
 		}
@@ -148,7 +154,7 @@ func (v *view) add(out, frames []frame) ([]frame, error) {
 		}
 		if f.start && t.skip == 0 {
 			for _, ev := range t.extra {
-				out = append(out, frame{data: marshal(ev)})
+				out = append(out, frame{extra: true, data: marshal(ev)})
 			}
 			t.extra = nil
 		}
@@ -172,8 +178,7 @@ func (v *view) caughtUp(out []frame, enc *encoder) []frame {
 			out = append(out, t.ephemeral(openOutcome(enc.prompts, t.form, "open"))...)
 		}
 		v.done = true
-	case len(enc.waiting) > 0 && !v.begun && t.stopping != "" && slices.Contains(enc.waiting, t.stopping):
-		// The turn of a cancelled question ends in a moment, and the question with it.
+	case len(enc.waiting) > 0 && !v.begun && t.closing != "" && slices.Contains(enc.waiting, t.closing):
 	case len(enc.waiting) > 0 && !v.begun:
 		// The request did not answer all prompts that the last run ended with.
 		var open []*chat.Prompt
@@ -212,11 +217,11 @@ func (t *target) ephemeral(o *outcome) []frame {
 	for i := range o.Interrupts {
 		o.Interrupts[i].Subagent = "" // no subagent is started in this run
 	}
-	out := []frame{{data: marshal(start)}}
+	out := []frame{{extra: true, data: marshal(start)}}
 	for _, ev := range t.extra {
-		out = append(out, frame{data: marshal(ev)})
+		out = append(out, frame{extra: true, data: marshal(ev)})
 	}
-	return append(out, frame{data: marshal(event{Type: "RUN_FINISHED", Thread: t.thread, Run: id, Outcome: o})})
+	return append(out, frame{extra: true, data: marshal(event{Type: "RUN_FINISHED", Thread: t.thread, Run: id, Outcome: o})})
 }
 
 // mainLine selects the events of the main line.
@@ -321,19 +326,20 @@ func (d *Dialect) prime(ctx context.Context, t *target, enc *encoder) error {
 	return nil
 }
 
-// resumeAfter is the target of a client that has the frames of a run up to an id. It never begins a turn.
+// resumeAfter is the target of a client that has the frames of a run up to an id. It never begins a turn. The id names the session too,
+// because a fork may have taken its place in the thread since.
 func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID, last string, f form) (*target, error) {
-	run, number, ok := strings.Cut(last, ".")
-	seq, err := strconv.ParseUint(run, 10, 64)
-	n, err2 := strconv.Atoi(number)
-	if !ok || err != nil || err2 != nil || seq == 0 || seq > uint64(chat.MaxSeq) || n < 1 {
+	name, number, _ := strings.Cut(last, ".")
+	id, ok := chat.ParseID(chat.EventPrefix, name)
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil || n < 1 {
 		return nil, chat.Errorf(chat.Invalid, "Last-Event-ID %q is not the id of an event of this server", text.Clip(last, 80))
 	}
-	sess, err := d.opt.Sessions.Own(ctx, c, thread)
+	sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
 	if err != nil {
-		return nil, err
+		return nil, errNoRun(last)
 	}
-	t := &target{caller: c, session: sess.ID, thread: thread, runID: runID, form: f, from: chat.Seq(seq), exact: true, skip: n}
+	t := &target{caller: c, session: sess.ID, thread: thread, runID: runID, form: f, from: seq, exact: true, skip: n}
 	if t.base, err = d.turnAt(ctx, c, sess.ID, t.from); err == nil && t.base == nil {
 		err = errNoRun(last)
 	}

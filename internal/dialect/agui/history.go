@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -28,7 +30,7 @@ func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 		return err
 	}
 	q := edge.NewQuery(r)
-	runID, thread, limit, before := q.Text("runId"), q.Text("threadId"), q.Limit(200, 1000), q.Text("before")
+	runID, thread, limit, before := q.Text("runId"), q.Text("threadId"), q.Limit(200, 1000), q.Sequence("before", 1)
 	if q.Err != nil {
 		return q.Err
 	}
@@ -65,7 +67,7 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 	}
 	var candidates []chat.Session
 	if thread != "" {
-		sess, err := d.opt.Sessions.Own(ctx, c, thread)
+		sess, err := d.find(ctx, c, thread)
 		if err != nil {
 			return nil, err
 		}
@@ -169,56 +171,82 @@ type pageInfo struct {
 	Cursor    string `json:"cursor,omitempty"`
 }
 
-// hydrate returns the newest messages of a thread, or those before a message.
-func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, limit int, before string) (*hydration, error) {
+// uiTypes are the events that pages of TanStack show as messages.
+var uiTypes = []string{
+	chat.UserMessage{}.Type(), chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.AgentToolCall{}.Type(), chat.AgentToolResult{}.Type(), chat.AgentToolError{}.Type(),
+}
+
+// maxHydrated bounds the events of a page of messages. A message of the assistant that has more is cut there.
+const maxHydrated = 5000
+
+// hydrate returns the newest messages of a thread, or those before an event.
+func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, limit int, before chat.Seq) (*hydration, error) {
 	out := &hydration{Messages: []uiMessage{}}
-	sess, err := d.opt.Sessions.Own(ctx, c, thread)
+	sess, err := d.find(ctx, c, thread)
 	if chat.CodeOf(err) == chat.NotFound {
 		return out, nil // a thread that does not exist yet is empty
 	}
 	if err != nil {
 		return nil, err
 	}
-	enc, err := d.folded(ctx, &target{caller: c, session: sess.ID, thread: thread, form: form{tanstack: true}}, func(e *chat.Event, _ []frame) {
-		if e != nil && e.Workstream == mainLine {
-			out.Messages = appendUI(out.Messages, e)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	end := len(out.Messages)
-	for i := range out.Messages {
-		if before != "" && out.Messages[i].ID == before {
-			end = i
+	if before == 0 {
+		if before, err = d.now(ctx, &target{caller: c, session: sess.ID, thread: thread, form: form{tanstack: true}}, out); err != nil {
+			return nil, err
 		}
 	}
-	begin := max(0, end-limit)
-	if begin > 0 {
-		out.Page = &pageInfo{Truncated: true, Cursor: out.Messages[begin].ID}
+	var events []chat.Event
+	messages, ofAgent := 0, false
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
+		if err != nil {
+			return nil, err
+		}
+		_, user := e.Body.(chat.UserMessage)
+		if user || !ofAgent {
+			messages++
+		}
+		if messages > limit || len(events) == maxHydrated {
+			out.Page = &pageInfo{Truncated: true, Cursor: strconv.FormatUint(uint64(events[len(events)-1].Seq), 10)}
+			break
+		}
+		events, ofAgent = append(events, e), !user
 	}
-	out.Messages = out.Messages[begin:end]
-	switch {
-	case enc.run != nil:
-		out.Active = &activeRun{enc.run.id}
-		// The run is joined from its start, so its own messages come again.
-		for len(out.Messages) > 0 && out.Messages[len(out.Messages)-1].Role == "assistant" {
-			out.Messages = out.Messages[:len(out.Messages)-1]
-		}
-	case len(enc.prompts) > 0:
-		o := openOutcome(enc.prompts, enc.form, enc.last)
-		if len(o.Interrupts) > 0 {
-			out.Interrupts = &pending{RunID: enc.last, Pending: o.Interrupts}
-		}
+	for i := range slices.Backward(events) {
+		out.Messages = appendUI(out.Messages, &events[i])
 	}
 	return out, nil
 }
 
-// folded is the encoder after all entries that are stored now. each is called with every event, nil for a piece, and its frames.
-func (d *Dialect) folded(ctx context.Context, t *target, each func(*chat.Event, []frame)) (*encoder, error) {
+// now sets the running run of a thread, or its open interrupts. It returns the event that begins the run: its messages come again when
+// the page joins it.
+func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq, error) {
+	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
+	if err != nil || st.Line(mainLine).Turn == nil && len(st.Prompts) == 0 {
+		return chat.MaxSeq, err
+	}
+	if t.base, err = d.turnAt(ctx, t.caller, t.session, st.Last); err != nil || t.base == nil {
+		return chat.MaxSeq, err
+	}
+	enc, err := d.folded(ctx, t, nil)
+	if err != nil {
+		return 0, err
+	}
+	if enc.run != nil {
+		out.Active = &activeRun{enc.run.id}
+		return enc.run.seq, nil
+	}
+	if o := openOutcome(enc.prompts, enc.form, enc.last); len(o.Interrupts) > 0 {
+		out.Interrupts = &pending{RunID: enc.last, Pending: o.Interrupts}
+	}
+	return chat.MaxSeq, nil
+}
+
+// folded is the encoder after all entries from the turn t.base that are stored now. each is called with the frames of each entry.
+func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*encoder, error) {
 	enc := newEncoder(t.form, t.thread)
-	enc.whole = true
-	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, t.caller, t.session, 0, 0) {
+	if err := d.prime(ctx, t, enc); err != nil {
+		return nil, err
+	}
+	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, t.caller, t.session, t.base.Seq-1, 0) {
 		if err != nil {
 			return nil, err
 		}
@@ -227,7 +255,9 @@ func (d *Dialect) folded(ctx context.Context, t *target, each func(*chat.Event, 
 			if err != nil {
 				return nil, err
 			}
-			each(s.event, enc.take(s))
+			if frames := enc.take(s); each != nil {
+				each(frames)
+			}
 		}
 		if batch.Live {
 			break

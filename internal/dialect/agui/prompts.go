@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -79,6 +80,7 @@ func interrupts(p *chat.Prompt, f form, runID string) (out []interrupt) {
 		base.Expires = p.Deadline.Time().Format(time.RFC3339Nano)
 	}
 	about := map[string]any{"agent": p.Agent}
+	base.Metadata = map[string]any{"parley": about}
 	switch {
 	case p.Approval != nil:
 		for _, c := range p.Approval.Calls {
@@ -96,7 +98,6 @@ func interrupts(p *chat.Prompt, f form, runID string) (out []interrupt) {
 		base.Reason, base.Message = "permission", cmp.Or(p.Permission.Justification, "Permission for "+strings.Join(p.Permission.Scopes, ", ")+"?")
 		base.Schema = permissionSchema(p.Permission)
 		about["scopes"] = p.Permission.Scopes
-		base.Metadata = map[string]any{"parley": about}
 		out = append(out, base)
 	case p.Input != nil:
 		base.Reason, base.Message, base.Schema = "input_required", p.Input.Text, inputSchema(p.Input)
@@ -110,7 +111,6 @@ func interrupts(p *chat.Prompt, f form, runID string) (out []interrupt) {
 		if p.Input.URL != "" {
 			about["url"] = p.Input.URL
 		}
-		base.Metadata = map[string]any{"parley": about}
 		out = append(out, base)
 	}
 	if f.tanstack {
@@ -154,8 +154,11 @@ func inputSchema(in *chat.AgentInputRequest) json.RawMessage {
 	for _, o := range in.Options {
 		value.Enum = append(value.Enum, o.Answer())
 	}
-	if in.InputType == chat.InputCheckbox {
+	switch in.InputType {
+	case chat.InputCheckbox:
 		value = &schema{Type: "array", Items: value, Min: in.Min, Max: in.Max}
+	case chat.InputBinary: // true is the first option
+		value = &schema{Type: "boolean"}
 	}
 	s := schema{Type: "object", Properties: map[string]*schema{"value": value}}
 	if in.Required == nil || *in.Required {
@@ -215,20 +218,16 @@ func answerTo(p *chat.Prompt, entries map[string]resumeEntry, results map[string
 			a.Decisions = append(a.Decisions, d)
 		}
 		return a, true, nil
-	case p.Permission != nil:
-		e, given := entries[p.RequestID]
-		if !given {
-			return a, false, nil
-		}
-		a, err = permissionAnswer(p.Permission.Scopes, e)
-		return a, err == nil, err
 	}
 	e, given := entries[p.RequestID]
-	if !given || e.Status == "cancelled" {
-		return a, given, nil
+	switch {
+	case !given:
+	case p.Permission != nil:
+		a, err = permissionAnswer(p, e)
+	case e.Status != "cancelled":
+		a = inputAnswer(p.Input, e)
 	}
-	a, err = inputAnswer(p.Input, e)
-	return a, err == nil, err
+	return a, given && err == nil, err
 }
 
 // toolDecision is the result of a tool that the client ran.
@@ -237,9 +236,43 @@ func toolDecision(callID string, m message) chat.Decision {
 	if m.Error != "" {
 		d.Error = m.Error
 	} else {
-		d.Result = quote(contentText(m.Content))
+		d.Result = toolResult(m.Content)
 	}
 	return d
+}
+
+// toolResult is the content of a tool message: a text, or the parts when some are not text.
+func toolResult(content json.RawMessage) json.RawMessage {
+	var parts []part
+	if json.Unmarshal(content, &parts) == nil && slices.ContainsFunc(parts, func(p part) bool { return p.Type != "text" }) {
+		return content
+	}
+	return quote(contentText(content))
+}
+
+// consent is the payload for a call or a permission.
+type consent struct {
+	Approved *bool           `json:"approved"`
+	Reason   string          `json:"reason"`
+	Edited   json.RawMessage `json:"editedArgs"`
+	Granted  *[]string       `json:"granted"`
+	Denied   []string        `json:"denied"`
+	Duration string          `json:"duration"`
+}
+
+// consentOf reads a payload. Some pages send only true, or only the scopes.
+func consentOf(payload json.RawMessage) (c consent) {
+	var yes bool
+	var scopes []string
+	switch {
+	case json.Unmarshal(payload, &yes) == nil:
+		c.Approved = &yes
+	case json.Unmarshal(payload, &scopes) == nil:
+		c.Granted = &scopes
+	case json.Unmarshal(payload, &c) != nil:
+		c = consent{}
+	}
+	return c
 }
 
 func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
@@ -248,106 +281,60 @@ func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
 		d.Reason = "The person cancelled the question."
 		return d, nil
 	}
-	var body struct {
-		Approved *bool           `json:"approved"`
-		Approve  *bool           `json:"approve"`
-		Reason   string          `json:"reason"`
-		Edited   json.RawMessage `json:"editedArgs"`
-	}
-	var plain bool
-	switch {
-	case json.Unmarshal(e.Payload, &plain) == nil:
-		d.Approve = plain
-	case json.Unmarshal(e.Payload, &body) == nil && body.Approved != nil:
-		d.Approve = *body.Approved
-	case body.Approve != nil:
-		d.Approve = *body.Approve
-	default:
+	c := consentOf(e.Payload)
+	if c.Approved == nil {
 		return d, chat.Errorf(chat.Invalid, "resume: the payload for a tool call is {approved, reason?, editedArgs?}")
 	}
-	d.Reason = body.Reason
-	if d.Approve && len(body.Edited) > 0 && string(body.Edited) != "null" {
-		d.Params = body.Edited
+	d.Approve, d.Reason = *c.Approved, c.Reason
+	if d.Approve && string(c.Edited) != "null" {
+		d.Params = c.Edited
 	}
 	return d, nil
 }
 
-func permissionAnswer(asked []string, e resumeEntry) (a chat.Answer, err error) {
-	var body struct {
-		Granted  *[]string `json:"granted"`
-		Denied   []string  `json:"denied"`
-		Duration string    `json:"duration"`
-		Approved *bool     `json:"approved"`
-	}
-	var plain bool
-	var list []string
+func permissionAnswer(p *chat.Prompt, e resumeEntry) (a chat.Answer, err error) {
+	c := consentOf(e.Payload)
 	switch {
 	case e.Status == "cancelled":
-	case json.Unmarshal(e.Payload, &plain) == nil:
-		if plain {
-			list = asked
-		}
-	case json.Unmarshal(e.Payload, &list) == nil:
-	case json.Unmarshal(e.Payload, &body) == nil && body.Granted != nil:
-		list = *body.Granted
-	case body.Approved != nil:
-		if *body.Approved {
-			list = asked
-		}
+		return edge.Consent(p, false), nil
+	case c.Granted != nil:
+		a.Granted, a.Denied = c.Granted, c.Denied
+	case c.Approved != nil:
+		a = edge.Consent(p, *c.Approved)
 	default:
-		return a, chat.Errorf(chat.Invalid, "resume: the payload for a permission is {granted: [scopes], duration?}")
+		err = chat.Errorf(chat.Invalid, "resume: the payload for a permission is {granted: [scopes], duration?}")
 	}
-	list = slices.Clone(list)
-	if list == nil {
-		list = []string{}
-	}
-	return chat.Answer{Granted: &list, Denied: body.Denied, Duration: body.Duration}, nil
+	a.Duration = c.Duration
+	return a, err
 }
 
-func inputAnswer(in *chat.AgentInputRequest, e resumeEntry) (a chat.Answer, err error) {
+func inputAnswer(in *chat.AgentInputRequest, e resumeEntry) (a chat.Answer) {
 	value := e.Payload
 	var body map[string]json.RawMessage
 	if json.Unmarshal(value, &body) == nil && body != nil {
 		value = nil
 		for _, name := range []string{"value", "values", "text", "answer"} {
-			if v, ok := body[name]; ok {
-				value = v
-				break
-			}
-		}
-		if value == nil && len(body) == 1 {
-			for _, v := range body {
-				value = v
+			if value == nil {
+				value = body[name]
 			}
 		}
 	}
 	var flag bool
-	var list []string
-	var number json.Number
 	switch {
-	case len(value) == 0 || string(value) == "null":
-		return a, nil // right for a question that needs no answer
+	case len(value) == 0 || string(value) == "null": // right for a question that needs no answer
 	case json.Unmarshal(value, &a.Text) == nil:
-		return a, nil
-	case json.Unmarshal(value, &flag) == nil:
-		// Of two options the first one is the positive one.
-		if len(in.Options) == 2 && in.InputType == chat.InputBinary {
-			i := 1
-			if flag {
-				i = 0
-			}
-			return chat.Answer{Values: []string{in.Options[i].Answer()}}, nil
+	case json.Unmarshal(value, &flag) == nil && in.InputType == chat.InputBinary: // the first option is the positive one
+		i := 1
+		if flag {
+			i = 0
 		}
-		return chat.Answer{Text: strconv.FormatBool(flag)}, nil
-	case json.Unmarshal(value, &list) == nil:
-		if len(list) > 0 && in.InputType == chat.InputText {
-			return chat.Answer{Text: strings.Join(list, ", ")}, nil
+		a.Values = []string{in.Options[i].Answer()}
+	case json.Unmarshal(value, &a.Values) == nil:
+		if in.InputType == chat.InputText {
+			a = chat.Answer{Text: strings.Join(a.Values, ", ")}
 		}
-		return chat.Answer{Values: list}, nil
-	case json.Unmarshal(value, &number) == nil:
-		return chat.Answer{Text: number.String()}, nil
-	case in.InputType == chat.InputText:
-		return chat.Answer{Text: string(bytes.TrimSpace(value))}, nil
+	default: // a number, or anything else as a text
+		a.Text = string(bytes.TrimSpace(value))
 	}
-	return a, chat.Errorf(chat.Invalid, "resume: the payload for a question is {value}, a text or the chosen options")
+	return a
 }

@@ -114,6 +114,30 @@ func TestAnotherAnswerInTheSameMoment(t *testing.T) {
 	}
 }
 
+// late refuses answers as after a deadline whose end is not stored yet.
+type late struct{ sessions }
+
+func (l late) Answer(context.Context, chat.Caller, chat.SessionID, string, chat.Answer) (e chat.Event, err error) {
+	refused := chat.Errorf(chat.Conflict, "its deadline has passed")
+	refused.Reason = chat.PromptEnded
+	return e, refused
+}
+
+func TestAnswerBetweenTheDeadlineAndItsEnd(t *testing.T) {
+	s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return late{all} }})
+	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
+	id := asked.Outcome.Interrupts[0].ID
+	res := s.open("/ag-ui/demo", resumed("th", "r2", entry(id, `{"value":"sms"}`), "u1 /ask radio"))
+	defer res.Close()
+	if _, err := s.Sessions.Answer(t.Context(), chat.Trusted, "th", id, chat.Answer{Values: []string{"push"}}); err != nil {
+		t.Fatal(err)
+	}
+	frames, err := readFrames(res.Reader, -1)
+	if err != nil || frames[1].Name != "parley.answered" || said(frames) != "You answered: push" {
+		t.Errorf("got %s, %v", types(frames), err)
+	}
+}
+
 func TestAnswerGivenElsewhere(t *testing.T) {
 	s := newTestServer(t, setup{})
 	asked := last(s.run(body("th", "r1", "u1 /ask radio")))

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -29,6 +29,10 @@ type sessions interface {
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
+	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
+	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
+	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
@@ -57,12 +61,12 @@ const via = "agui"
 
 // Dialect serves AG-UI clients.
 type Dialect struct {
-	opt   Options
-	files attachment.Store
-	log   *slog.Logger
-	http  *edge.HTTP
-	seed  maphash.Seed
-	gates [64]sync.Mutex // by session id: of several requests that send to a thread, one decides at a time
+	opt       Options
+	files     attachment.Store
+	log       *slog.Logger
+	http      *edge.HTTP
+	gates     keylock.Locks // of several requests that send to a thread, one decides at a time
+	delivered deliveries
 }
 
 // New returns the dialect.
@@ -77,7 +81,7 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, log: log, seed: maphash.MakeSeed(),
+		opt: opt, log: log, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, delivered: deliveries{seed: maphash.MakeSeed()},
 		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 	}
 }
@@ -86,11 +90,6 @@ func New(opt Options) *Dialect {
 func encodeError(err error, _ http.Header) (int, any) {
 	e := chat.Public(err)
 	return edge.Status(e.Code), errorBody{Error: string(e.Code), Message: e.Msg}
-}
-
-// gate is the lock of the requests that send to a thread.
-func (d *Dialect) gate(id chat.SessionID) *sync.Mutex {
-	return &d.gates[maphash.String(d.seed, string(id))%uint64(len(d.gates))]
 }
 
 // runtime is the default base of CopilotKit's runtime.
@@ -139,14 +138,14 @@ func (d *Dialect) postRun(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		return err
 	}
 	q := edge.NewQuery(r)
-	connect := q.Bool("connect", false)
+	connect, branch := q.Bool("connect", false), q.Bool("branch", false)
 	if q.Err != nil {
 		return q.Err
 	}
 	if connect {
 		return d.connect(w, r, c, r.PathValue("agentname"), b)
 	}
-	return d.run(w, r, c, r.PathValue("agentname"), b)
+	return d.run(w, r, c, r.PathValue("agentname"), b, branch)
 }
 
 func (d *Dialect) postConnect(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
@@ -158,11 +157,12 @@ func (d *Dialect) postConnect(w http.ResponseWriter, r *http.Request, c chat.Cal
 }
 
 // run does what a request for a run asks for, and answers with the frames of the run.
-func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, agent string, body []byte) error {
+func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, agent string, body []byte, branch bool) error {
 	in, err := decodeInput(body)
 	if err != nil {
 		return err
 	}
+	in.Branch = branch
 	if agent, err = d.agentName(c, agent); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (d *Dialect) connect(w http.ResponseWriter, r *http.Request, c chat.Caller,
 		return err
 	}
 	t := &target{caller: c, thread: in.ThreadID, form: formOf(r, in.Version), whole: true}
-	sess, err := d.opt.Sessions.Own(r.Context(), c, in.ThreadID)
+	sess, err := d.find(r.Context(), c, in.ThreadID)
 	switch {
 	case err == nil:
 		t.session = sess.ID

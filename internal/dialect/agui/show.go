@@ -197,7 +197,12 @@ func (x *encoder) activity(line, kind, id string, content any) {
 	if err != nil {
 		return
 	}
-	x.emit(event{Type: "ACTIVITY_SNAPSHOT", MessageID: id, Activity: kind, Content: b, Subagent: tag})
+	if patch := delta(x.run.shown[id], b); patch != nil {
+		x.emit(event{Type: "ACTIVITY_DELTA", MessageID: id, Activity: kind, Patch: patch, Subagent: tag})
+	} else {
+		x.emit(event{Type: "ACTIVITY_SNAPSHOT", MessageID: id, Activity: kind, Content: b, Subagent: tag})
+	}
+	x.run.shown[id] = b
 }
 
 func (x *encoder) custom(line, name string, value any) {
@@ -253,7 +258,13 @@ func (x *encoder) unknown(line string, b chat.Unknown) {
 			State json.RawMessage `json:"state"`
 		}
 		if json.Unmarshal(b.Payload, &r) == nil && len(r.State) > 0 && string(r.State) != "null" {
-			x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: r.State, Subagent: x.open(line)})
+			tag := x.open(line)
+			if patch := delta(x.run.shown[""], r.State); patch != nil {
+				x.emit(event{Type: "STATE_DELTA", Delta: patch, Subagent: tag})
+			} else {
+				x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: r.State, Subagent: tag})
+			}
+			x.run.shown[""] = r.State
 		}
 	case "llm.message": // what only models read
 	default:
@@ -263,8 +274,8 @@ func (x *encoder) unknown(line string, b chat.Unknown) {
 
 // messageID is the id by which clients know a message of a person.
 func messageID(e *chat.Event) string {
-	if e.Via == via && e.ClientID != "" {
-		return cmp.Or(storedOf(e).MessageID, e.ClientID)
+	if e.Via == via {
+		return cmp.Or(storedOf(e).MessageID, e.ClientID, string(e.ID))
 	}
 	return string(e.ID)
 }

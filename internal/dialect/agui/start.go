@@ -13,7 +13,8 @@ import (
 func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f form) (*target, error) {
 	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, form: f}
 	user, results := in.news()
-	sess, err := d.opt.Sessions.Own(ctx, c, in.ThreadID)
+	defer d.gates.Lock(c.In() + " " + c.Actor.Key() + " " + in.ThreadID)()
+	sess, err := d.findBranch(ctx, c, in)
 	var draft chat.Draft
 	var attachments []attachment.File
 	if user != nil && (err == nil || chat.CodeOf(err) == chat.NotFound) {
@@ -29,15 +30,15 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 		if user == nil {
 			return t, nil // nothing is stored for a request without news
 		}
-		sess, _, err = d.opt.Sessions.Ensure(ctx, c, in.ThreadID, chat.NewSession{Agent: agent, Metadata: threadMetadata(in.ThreadID)})
+		sess, err = d.create(ctx, c, agent, in)
+	}
+	if err == nil && sess.Agent == chat.NoAgent && infoOf(&sess).Import {
+		sess, err = d.importHistory(ctx, c, agent, &sess, in)
 	}
 	if err != nil {
 		return nil, err
 	}
 	t.session = sess.ID
-	gate := d.gate(sess.ID)
-	gate.Lock()
-	defer gate.Unlock()
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err == nil {
 		err = c.May(&st.Session, chat.Answerer)
@@ -88,8 +89,15 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 	if err != nil {
 		return err
 	}
+	replaced, err := d.replaced(ctx, t, st, in, e, &draft)
+	if err == nil && replaced != nil {
+		e, err = nil, d.fork(ctx, t, st, replaced, id)
+	}
+	if err != nil {
+		return err
+	}
 	if e == nil {
-		if p := d.waits(st); p != nil {
+		if p := d.waits(st); p != nil && replaced == nil {
 			// When another answer is first in this moment it is a message like any other.
 			if err := d.reply(ctx, t, st, p, in, draft); chat.ReasonOf(err) != chat.PromptEnded {
 				return err
@@ -99,12 +107,17 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 			return err
 		}
 	}
-	b, ok := e.Body.(chat.UserMessage)
-	if !ok || b.PlainText() != draft.Body.(chat.UserMessage).PlainText() {
+	if !sameText(e, &draft) {
 		return chat.Errorf(chat.Conflict, "the message id %q was used before for another text; a new message needs a new id", text.Clip(draft.ClientID, 80))
 	}
 	t.message = e.Seq
 	return nil
+}
+
+// sameText reports whether a stored message has the text of a draft.
+func sameText(e *chat.Event, draft *chat.Draft) bool {
+	b, ok := e.Body.(chat.UserMessage)
+	return ok && b.PlainText() == draft.Body.(chat.UserMessage).PlainText()
 }
 
 // again handles a request without news, such as that of a page that lost its connection: the runs that answer its newest message are
@@ -118,7 +131,7 @@ func (d *Dialect) again(ctx context.Context, t *target, st *chat.State, in *inpu
 	if err != nil {
 		return err
 	}
-	if e == nil {
+	if e == nil || storedOf(e).Imported {
 		return d.attach(ctx, t, st)
 	}
 	t.message, t.rest = e.Seq, true
@@ -153,22 +166,31 @@ func (d *Dialect) store(ctx context.Context, t *target, draft chat.Draft, attach
 	return &events[0], nil
 }
 
-// Bounds of the searches among the newest events. Older messages of the caller are found by their client_id when they are stored.
+// Bounds of the searches among the newest events.
 const (
 	recentMessages = 50
 	recentPrompts  = 1000
 )
 
-// sent returns the message that pages know by an id: one of the newest, or one of another dialect. nil means that there is none.
+var userMessages = []string{chat.UserMessage{}.Type()}
+
+// sent returns the message that pages know by an id, nil when there is none. Messages of other clients have the id of their event.
 func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, error) {
-	if event, ok := chat.ParseID(chat.EventPrefix, id); ok {
-		sess, seq, err := d.opt.Sessions.ByID(ctx, t.caller, event)
-		if err == nil && sess.ID == t.session {
-			return d.event(ctx, t, seq)
+	e, err := d.opt.Sessions.Sent(ctx, t.caller, t.session, clientID(id))
+	if parsed, ok := chat.ParseID(chat.EventPrefix, id); ok && e == nil && err == nil {
+		_, seq, _ := parsed.Parts() // a fork has the same numbers
+		if e, err = d.event(ctx, t, seq); chat.CodeOf(err) == chat.NotFound {
+			return nil, nil
 		}
 	}
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentMessages, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type()}}) {
-		if err != nil || messageID(&e) == id {
+	if err != nil || e != nil {
+		if _, ok := bodyOf(e).(chat.UserMessage); !ok || e.Workstream != mainLine {
+			e = nil
+		}
+		return e, err
+	}
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentMessages, Desc: true, Workstream: &mainLine, Types: userMessages}) {
+		if err != nil || messageID(&e) == id { // of another person
 			return &e, err
 		}
 	}

@@ -16,6 +16,8 @@ type input struct {
 	Context  []contextItem   `json:"context"`
 	Props    json.RawMessage `json:"forwardedProps,omitempty"`
 	Resume   []resumeEntry   `json:"resume,omitempty"`
+
+	Branch bool `json:"-"` // from the query: see branches
 }
 
 // message is a message of any role.
@@ -84,7 +86,8 @@ type event struct {
 	Role      string          `json:"role,omitempty"`
 	CallID    string          `json:"toolCallId,omitempty"`
 	CallName  string          `json:"toolCallName,omitempty"`
-	Delta     *string         `json:"delta,omitempty"`
+	Delta     any             `json:"delta,omitempty"` // a text, or the patch of a state
+	Patch     json.RawMessage `json:"patch,omitempty"`
 	Activity  string          `json:"activityType,omitempty"`
 	Content   json.RawMessage `json:"content,omitempty"`
 	Subagent  string          `json:"subagentRunId,omitempty"`
@@ -148,9 +151,10 @@ type tokens struct {
 // stored is what the context of a user.message has under "agui".
 type stored struct {
 	Run       string          `json:"run_id,omitempty"`
-	MessageID string          `json:"message_id,omitempty"` // where it is too long for a client_id
+	MessageID string          `json:"message_id,omitempty"` // where it is not the client_id
 	State     json.RawMessage `json:"state,omitempty"`
 	Props     json.RawMessage `json:"forwarded_props,omitempty"`
+	Imported  bool            `json:"imported,omitempty"` // from the history of a page; no turn answers it
 }
 
 // errorBody is the body of an error. Pages show its message.
