@@ -79,6 +79,23 @@ test("a run that failed does not hide the runs after it", async () => {
   assert.deepEqual(answers(second.agent.messages), ["You said: hello"]);
 });
 
+test("regenerate and edit of an earlier message", async () => {
+  const { core, agent, say } = await open(undefined, { properties: { parley: { branch: true } } });
+  await say("one");
+  await say("two");
+  await say("three");
+  agent.setMessages(agent.messages.slice(0, 3)); // as reloadMessages does it
+  await core.runAgent({ agent });
+  const shown = () => agent.messages.map((m) => m.content);
+  assert.deepEqual(shown(), ["one", "You said: one", "two", "You said: two"]);
+  agent.setMessages(agent.messages.slice(0, 2)); // as handlers of onEditMessage do it
+  await say("deux");
+  assert.deepEqual(shown(), ["one", "You said: one", "deux", "You said: deux"]);
+  const second = await open(agent.threadId);
+  await second.core.connectAgent({ agent: second.agent });
+  assert.deepEqual(second.agent.messages.map((m) => m.content), shown());
+});
+
 test("stop ends the turn", async () => {
   const { core, agent, say } = await open();
   const done = say("/sleep 600");

@@ -85,7 +85,7 @@ export async function until(look, what = "a condition") {
   for (;;) {
     const found = await look();
     if (found) return found;
-    if (Date.now() > end) throw new Error(`${what} did not happen in a minute`);
+    if (Date.now() > end) throw new Error(`${typeof what === "function" ? what() : what} did not happen in a minute`);
     await new Promise((r) => setTimeout(r, 20));
   }
 }

@@ -147,12 +147,53 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
     for (const end of ["stop", "kill"]) {
       const own = await startServer();
       const { types, say } = open(HttpAgent, { base: own.url });
-      const run = assert.rejects(() => say("/stream 2000 200"), undefined, end);
+      const run = assert.rejects(() => say("/stream 100000 200"), undefined, end);
       await until(() => types.length > 5, "some text");
       await own[end]();
       await run;
       if (end === "kill") await own.remove();
     }
+  });
+
+  test(`${version}: a message is answered again, and edited`, async () => {
+    const { agent, say } = open(HttpAgent);
+    await say("one");
+    await say("two");
+    const two = agent.messages[2];
+    for (const content of ["two", "deux"]) {
+      agent.setMessages([...agent.messages.slice(0, 2), { ...two, content }]);
+      await say("");
+      assert.deepEqual(agent.messages.map((m) => m.content), ["one", "You said: one", content, `You said: ${content}`]);
+    }
+    const { threads } = await (await fetch(`${server.url}/api/copilotkit/threads?limit=200`)).json();
+    assert.equal(threads.filter((t) => t.id === agent.threadId).length, 1);
+    const { messages } = await (await fetch(`${server.url}/api/copilotkit/threads/${agent.threadId}/messages`)).json();
+    assert.deepEqual(messages.map((m) => m.content), ["one", "You said: one", "deux", "You said: deux"]);
+    const first = await api(server, `/sessions/${agent.threadId}/events?types=user.message`);
+    assert.deepEqual(first.events.map((e) => e.payload.text), ["one", "two"], "the first session keeps what was said");
+  });
+
+  test(`${version}: a conversation that began elsewhere`, async () => {
+    const agent = new HttpAgent({
+      url: `${server.url}/ag-ui/demo`,
+      threadId: uuid(),
+      initialMessages: [{ id: "u0", role: "user", content: "before" }, { id: "a0", role: "assistant", content: "I said so" }, { id: "u1", role: "user", content: "now" }],
+    });
+    await agent.runAgent();
+    const events = await api(server, `/sessions/${agent.threadId}/events?types=user.message,agent.text`);
+    assert.deepEqual(events.events.map((e) => e.payload.text), ["before", "I said so", "now", "You said: now"]);
+    const page = open(HttpAgent, { threadId: agent.threadId });
+    page.agent.url += "?connect=1";
+    await page.say("");
+    assert.deepEqual(page.agent.messages.map((m) => [m.role, m.content]), agent.messages.map((m) => [m.role, m.content]));
+  });
+
+  test(`${version}: a plan changes by deltas`, async () => {
+    const { agent, types, say } = open(HttpAgent);
+    await say("/plan 3 0.02");
+    assert.ok(types.includes("ACTIVITY_SNAPSHOT") && types.includes("ACTIVITY_DELTA"), types.join());
+    const plan = agent.messages.find((m) => m.role === "activity");
+    assert.deepEqual(plan.content.tasks.map((t) => t.status), ["done", "done", "done"]);
   });
 
   test(`${version}: the whole thread with a ten-line subclass`, async () => {

@@ -79,7 +79,7 @@ test("cuts at any byte after the first frame", async () => {
 
 test("a killed server", async () => {
   const own = await startServer();
-  const { client, errors } = open({ base: own.url, threadId: "killed", reconnect: { maxAttempts: 1000, delayMs: 20 } });
+  const { client, errors } = open({ base: own.url, threadId: "killed", reconnect: { maxAttempts: 1000, delayMs: 60 } });
   const done = client.sendMessage("/stream 200 100");
   await until(() => client.getMessages().length > 1 && lastText(client).includes("tok20"), "some text");
   await own.kill();
@@ -103,6 +103,30 @@ test("a reloaded page has the thread and follows its run", async () => {
   await done;
   await until(() => second.client.getMessages().some((m) => text(m).endsWith("tok80")), "the end of the run");
   assert.deepEqual(second.client.getMessages().map((m) => [m.role, text(m)]), [["user", "hello"], ["assistant", "You said: hello"], ["user", "/stream 80 40"], ["assistant", words(80)]]);
+});
+
+test("reload() gives another answer", async () => {
+  const { client, errors } = open({ threadId: "again" });
+  await client.sendMessage("one");
+  await client.sendMessage("two");
+  await client.reload();
+  assert.deepEqual(client.getMessages().map(text), ["one", "You said: one", "two", "You said: two"]);
+  assert.deepEqual(errors, []);
+  const { sessions } = await api(server, "/sessions");
+  assert.equal(sessions.filter((s) => s.forked_of === "again").length, 1);
+});
+
+test("older messages are loaded in pages", async () => {
+  const threadId = uuid();
+  const first = open({ threadId });
+  for (const say of ["one", "two", "three"]) await first.client.sendMessage(say);
+  const { client } = open({ threadId, persistence: true, history: { pageSize: 2 } });
+  client.attach?.();
+  await until(() => client.getMessages().length === 2, "the newest messages");
+  await client.loadOlderMessages();
+  await client.loadOlderMessages();
+  await client.loadOlderMessages();
+  assert.deepEqual(client.getMessages().map(text), first.client.getMessages().map(text));
 });
 
 for (const [say, payload, want] of [
