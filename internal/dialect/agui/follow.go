@@ -72,7 +72,7 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 	}
 	if t.message != 0 {
 		if err := d.await(ctx, t, idle); err != nil {
-			if chat.CodeOf(err) == chat.Gone && ctx.Err() == nil && t.base == nil {
+			if chat.CodeOf(err) == chat.Conflict && ctx.Err() == nil && t.base == nil {
 				return show([]frame{{extra: true, data: marshal(event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"})}})
 			}
 			return err
@@ -229,56 +229,19 @@ var mainLine = ""
 
 // await waits until a turn takes up the message, and sets base.
 func (d *Dialect) await(ctx context.Context, t *target, idle func() error) error {
-	for batch, err := range d.opt.Sessions.Watch(ctx, t.caller, t.session, chat.Start{Cursor: &chat.Cursor{Seq: t.message}, Idle: d.opt.Heartbeat}, nil) {
-		if err != nil {
-			return err
-		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		for i := range batch.Entries {
-			e := &batch.Entries[i]
-			if e.Piece != nil || e.Label.Workstream != mainLine {
-				continue
-			}
-			switch e.Label.Type {
-			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
-				if err := d.takenUp(ctx, t, e); err != nil || t.base != nil {
-					return err
-				}
-			}
-		}
-	}
-	return context.Cause(ctx)
-}
-
-// takenUp sets base when the event starts a turn with the message, or gives the message to a running turn.
-func (d *Dialect) takenUp(ctx context.Context, t *target, entry *chat.Entry) error {
-	e, err := entry.Fact.Event()
+	e, err := turnlog.Await(ctx, d.opt.Sessions, t.caller, t.session, t.message, d.opt.Heartbeat, idle)
 	if err != nil {
 		return err
 	}
-	switch b := e.Body.(type) {
-	case chat.TurnStarted:
-		if b.Trigger == t.message {
-			t.base, t.from = &e, e.Seq
-		}
-	case chat.TurnInput:
-		if slices.Contains(b.Sequences, t.message) {
-			t.base, err = d.turnAt(ctx, t.caller, t.session, e.Seq)
-			if t.base != nil {
-				t.from = t.base.Seq
-				t.rest = true
-			}
-		}
-	case chat.UserMessageWithdrawn:
-		if b.Sequence == t.message {
-			return chat.Errorf(chat.Gone, "the message was withdrawn before the agent read it")
-		}
+	if _, ok := e.Body.(chat.TurnStarted); ok {
+		t.base, t.from = &e, e.Seq
+		return nil
 	}
-	return err
+	if t.base, err = d.turnAt(ctx, t.caller, t.session, e.Seq); err != nil || t.base == nil {
+		return err
+	}
+	t.from, t.rest = t.base.Seq, true
+	return nil
 }
 
 // turnAt returns the last turn.started of the main line up to an event, nil when there is none.

@@ -10,14 +10,11 @@ import (
 // answer stores the answers in a page's assistant message. The response continues the message behind the last prompt that the
 // page has answered, also when somebody else was first.
 func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
-	sess, err := d.find(ctx, c, req.chat)
+	sess, unlock, err := d.lock(ctx, c, req.chat)
 	if err != nil {
 		return target{}, err
 	}
-	defer d.gates.Lock(string(sess.ID))()
-	if err := c.May(&sess, chat.Answerer); err != nil {
-		return target{}, err
-	}
+	defer unlock()
 	given := req.message.answers()
 	if len(given.approvals)+len(given.outputs) == 0 {
 		return target{}, invalid("There is nothing to send: the last message is the agent's, and it has no answer.")
@@ -26,40 +23,66 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 	if err != nil {
 		return target{}, err
 	}
-	for {
-		t, again, err := d.tryAnswer(ctx, c, sess.ID, turn, &given, legacy)
-		if !again {
-			return t, err
+	all, err := d.promptsOf(ctx, c, sess.ID, turn.Seq, legacy)
+	if err != nil {
+		return target{}, err
+	}
+	var drafts []chat.Draft
+	var last *asked
+	for _, p := range all {
+		if !given.mentions(&p.Prompt) {
+			continue
+		}
+		last = p
+		if !p.open {
+			continue
+		}
+		draft, err := given.draft(&p.Prompt)
+		if err != nil {
+			return target{}, err
+		}
+		drafts = append(drafts, draft)
+		p.open = false
+	}
+	if last == nil {
+		return target{}, invalid("The answer does not belong to a question of the agent; load the chat again.")
+	}
+	if err := d.storeAnswers(ctx, c, sess.ID, drafts); err != nil {
+		return target{}, err
+	}
+	t := target{session: sess.ID, turn: turn.Seq, at: segment{last.at.message, last.at.index + 1}}
+	t.run = runID(turn.Turn, t.at)
+	// The response is empty while an earlier question of the message is open.
+	t.nothing = slices.ContainsFunc(all[:slices.Index(all, last)], func(p *asked) bool { return p.open && p.at.message == last.at.message })
+	return t, nil
+}
+
+// storeAnswers stores answers to prompts. A prompt that has ended meanwhile keeps its first answer.
+func (d *Dialect) storeAnswers(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) error {
+	for i := range drafts {
+		if _, err := d.opt.Sessions.Append(ctx, c, id, drafts[i:i+1]); err != nil && chat.ReasonOf(err) != chat.PromptEnded {
+			return err
 		}
 	}
+	return nil
 }
 
 // answerFirst stores the answers to open prompts that a page has given but not sent before its next message, and returns the
 // state behind them. A prompt that is not answered wholly stays open.
 func (d *Dialect) answerFirst(ctx context.Context, c chat.Caller, st *chat.State, given *answers) (*chat.State, error) {
-	for range 3 { // a prompt that ends meanwhile refuses all answers
-		var drafts []chat.Draft
-		for _, p := range st.Prompts {
-			if !given.mentions(p) {
-				continue
-			}
-			if draft, err := given.draft(p); err == nil {
-				drafts = append(drafts, draft)
-			}
-		}
-		if len(drafts) == 0 {
-			break
-		}
-		id := st.Session.ID
-		_, err := d.opt.Sessions.Append(ctx, c, id, drafts)
-		if err != nil && chat.ReasonOf(err) != chat.PromptEnded {
-			return nil, err
-		}
-		if st, err = d.opt.Sessions.State(ctx, c, id); err != nil {
-			return nil, err
+	var drafts []chat.Draft
+	for _, p := range st.Prompts {
+		if draft, err := given.draft(p); err == nil {
+			drafts = append(drafts, draft)
 		}
 	}
-	return st, nil
+	if len(drafts) == 0 {
+		return st, nil
+	}
+	if err := d.storeAnswers(ctx, c, st.Session.ID, drafts); err != nil {
+		return nil, err
+	}
+	return d.opt.Sessions.State(ctx, c, st.Session.ID)
 }
 
 // turnOfMessage returns turn.started of an assistant message, or of the running turn when the page does not name it.
@@ -133,47 +156,4 @@ func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionI
 		}
 	}
 	return all, nil
-}
-
-// tryAnswer stores the answers to open prompts in one commit. It reports again when another answer was first meanwhile.
-func (d *Dialect) tryAnswer(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.Event, given *answers, legacy bool) (t target, again bool, err error) {
-	all, err := d.promptsOf(ctx, c, id, turn.Seq, legacy)
-	if err != nil {
-		return t, false, err
-	}
-	t = target{session: id, turn: turn.Seq}
-	var drafts []chat.Draft
-	var last *asked
-	for _, p := range all {
-		if !given.mentions(&p.Prompt) {
-			continue
-		}
-		last = p
-		if !p.open {
-			continue
-		}
-		draft, err := given.draft(&p.Prompt)
-		if err != nil {
-			return t, false, err
-		}
-		drafts = append(drafts, draft)
-		p.open = false
-	}
-	if last == nil {
-		return t, false, invalid("The answer does not belong to a question of the agent; load the chat again.")
-	}
-	if len(drafts) > 0 {
-		if _, err := d.opt.Sessions.Append(ctx, c, id, drafts); err != nil {
-			return t, chat.ReasonOf(err) == chat.PromptEnded, err
-		}
-	}
-	t.at = segment{last.at.message, last.at.index + 1}
-	t.run = runID(turn.Turn, t.at)
-	for _, p := range all {
-		if p == last {
-			break
-		}
-		t.nothing = t.nothing || p.open && p.at.message == last.at.message
-	}
-	return t, false, nil
 }

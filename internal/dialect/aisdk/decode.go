@@ -43,7 +43,7 @@ type sendRequest struct {
 	chat       string // "" when the page does not name the chat
 	agent      string
 	regenerate bool
-	replaces   string // the id of the message that is edited or answered again
+	edits      bool // the message may replace a stored one with its id
 	message    pageMessage
 	before     pageMessage     // the message before it, when that is the assistant's: it may have answers that were not sent
 	context    json.RawMessage // of a user message
@@ -92,7 +92,7 @@ func decodeSend(b []byte) (*sendRequest, error) {
 	if n := len(in.Messages); n > 0 {
 		last = in.Messages[n-1]
 	}
-	req := &sendRequest{chat: in.ID, agent: in.Agent, regenerate: in.Trigger == triggerRegenerate, replaces: in.MessageID}
+	req := &sendRequest{chat: in.ID, agent: in.Agent, regenerate: in.Trigger == triggerRegenerate}
 	switch {
 	case in.Trigger != "" && in.Trigger != triggerSubmit && in.Trigger != triggerRegenerate:
 		return nil, invalid("The trigger %q is not supported: it is %s or %s.", text.Clip(in.Trigger, 80), triggerSubmit, triggerRegenerate)
@@ -103,6 +103,7 @@ func decodeSend(b []byte) (*sendRequest, error) {
 		return nil, err
 	}
 	m := &req.message
+	req.edits = in.Trigger == "" || in.MessageID == m.ID // WorkflowChatTransport sends neither
 	switch {
 	case m.Role != roleUser && m.Role != roleAssistant:
 		return nil, invalid("The last message has the role %q: send a user message, or an assistant message with answers.", text.Clip(m.Role, 80))

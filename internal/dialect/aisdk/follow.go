@@ -21,65 +21,12 @@ type target struct {
 	legacy  bool
 }
 
-// await waits until a turn takes up the message of a target.
-func (d *Dialect) await(ctx context.Context, c chat.Caller, t *target, idle func() error) error {
-	if t.turn != 0 {
-		return nil
-	}
-	from := chat.Start{Cursor: &chat.Cursor{Seq: t.waits}, Idle: d.opt.Heartbeat}
-	for batch, err := range d.opt.Sessions.Watch(ctx, c, t.session, from, nil) {
-		if err != nil {
-			return err
-		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		for i := range batch.Entries {
-			e := &batch.Entries[i]
-			if e.Piece != nil || e.Label.Workstream != "" {
-				continue
-			}
-			switch e.Label.Type {
-			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
-			default:
-				continue
-			}
-			ev, err := e.Fact.Event()
-			if err != nil {
-				return err
-			}
-			if found, err := t.taken(&ev); found || err != nil {
-				return err
-			}
-		}
-	}
-	return context.Cause(ctx)
-}
-
-// taken reports whether the event starts the turn of the message, or gives the message to a running turn. It then sets the
-// turn.
-func (t *target) taken(e *chat.Event) (bool, error) {
-	switch b := e.Body.(type) {
-	case chat.TurnStarted:
-		if b.Trigger != t.waits {
-			return false, nil
-		}
-		t.turn = e.Seq
-		return true, nil
-	case chat.TurnInput:
-		if !slices.Contains(b.Sequences, t.waits) {
-			return false, nil
-		}
+// taken sets the turn of a target: that of the event by which a turn takes up its message.
+func (t *target) taken(e *chat.Event) {
+	t.turn = e.Seq
+	if _, ok := e.Body.(chat.TurnInput); ok {
 		t.turn, t.at.message = turnSeq(e.Turn), e.Seq
-		return t.turn != 0, nil
-	case chat.UserMessageWithdrawn:
-		if b.Sequence == t.waits {
-			return false, chat.Errorf(chat.Conflict, "The message was withdrawn before the agent read it.")
-		}
 	}
-	return false, nil
 }
 
 // turnSeq is the number of the turn.started event of a turn, 0 when the id is none.
@@ -92,10 +39,15 @@ func turnSeq(id chat.TurnID) chat.Seq {
 	return seq
 }
 
-// follow calls write with the chunks of a target that the client lacks. It returns nil when the response is complete.
+// follow calls write with the chunks of a target that the client lacks, and idle in times of silence. It returns nil when the
+// response is complete.
 func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write func([]chunk) error, idle func() error) error {
-	if err := d.await(ctx, c, &t, idle); err != nil {
-		return err
+	if t.turn == 0 {
+		e, err := turnlog.Await(ctx, d.opt.Sessions, c, t.session, t.waits, d.opt.Heartbeat, idle)
+		if err != nil {
+			return err
+		}
+		t.taken(&e)
 	}
 	s := newSelector(&t)
 	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, c, t.session, t.turn-1, d.opt.Heartbeat) {
@@ -107,18 +59,11 @@ func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write fun
 				return err
 			}
 		}
-		for i := range batch.Entries {
-			if err := s.take(&batch.Entries[i]); err != nil {
-				return err
-			}
-			if s.done {
-				break
-			}
+		chunks, err := s.takeBatch(&batch)
+		if err != nil {
+			return err
 		}
-		if batch.Live {
-			s.caughtUp()
-		}
-		if chunks := s.ready(); len(chunks) > 0 {
+		if len(chunks) > 0 {
 			if err := write(chunks); err != nil {
 				return err
 			}
@@ -128,6 +73,25 @@ func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write fun
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// count returns how many chunks a target has now.
+func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, err error) {
+	if t.turn == 0 {
+		return 0, nil
+	}
+	s := newSelector(&t)
+	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, c, t.session, t.turn-1, 0) {
+		if err != nil {
+			return 0, err
+		}
+		chunks, err := s.takeBatch(&batch)
+		n += len(chunks)
+		if err != nil || batch.Live || s.done {
+			return n, err
+		}
+	}
+	return n, context.Cause(ctx)
 }
 
 // selector picks the chunks of a target from those of its turn. It does no I/O.
@@ -143,6 +107,22 @@ type selector struct {
 }
 
 func newSelector(t *target) *selector { return &selector{t: t, run: newRun(t.legacy)} }
+
+// takeBatch takes entries of the turn and returns the chunks that they add.
+func (s *selector) takeBatch(b *chat.Batch) ([]chunk, error) {
+	for i := range b.Entries {
+		if err := s.take(&b.Entries[i]); err != nil {
+			return nil, err
+		}
+		if s.done {
+			break
+		}
+	}
+	if b.Live {
+		s.caughtUp()
+	}
+	return s.ready(), nil
+}
 
 // take takes an entry of the turn.
 func (s *selector) take(e *chat.Entry) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // mainLine is the line of the turns that pages see.
@@ -59,14 +60,15 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	}
 	if sess.ID == "" {
 		title := text.Clip(strings.Join(strings.Fields(body.PlainText()), " "), 80)
-		if sess, err = d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title}); err != nil {
+		if err := d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title}); err != nil {
 			return target{}, err
 		}
 	}
-	defer d.gates.Lock(string(sess.ID))()
-	if err := c.May(&sess, chat.Answerer); err != nil {
+	sess, unlock, err := d.lock(ctx, c, req.chat)
+	if err != nil {
 		return target{}, err
 	}
+	defer unlock()
 	if sess.Agent == chat.NoAgent {
 		return target{}, invalid("This chat has no agent that answers.")
 	}
@@ -79,14 +81,14 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	}
 	given := req.before.answers()
 	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine || given.mentions(p) })
-	if !asks && !req.regenerate && req.replaces != m.ID {
+	if !asks && !req.regenerate && !req.edits {
 		return d.append(ctx, c, sess.ID, draft)
 	}
 	sent, err := d.sentAs(ctx, c, sess.ID, m.ID)
 	switch {
 	case err != nil:
 		return target{}, err
-	case sent != nil && (req.regenerate || req.replaces == m.ID && !same(sent, &draft)):
+	case sent != nil && (req.regenerate || req.edits && !same(sent, &draft)):
 		return d.replace(ctx, c, &sess, req.chat, sent, draft, req.regenerate)
 	case sent != nil:
 		return d.repeat(ctx, c, sent, &draft)
@@ -192,17 +194,14 @@ func (d *Dialect) attach(ctx context.Context, c chat.Caller, e *chat.Event) (tar
 		return t, nil
 	}
 	t.waits, t.run = e.Seq, string(e.ID)
-	for next, err := range d.opt.Sessions.Events(ctx, c, e.Session, chat.Range{
-		After: e.Seq, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type()},
-	}) {
+	for next, err := range d.opt.Sessions.Events(ctx, c, e.Session, chat.Range{After: e.Seq, Workstream: &mainLine, Types: turnlog.Takers}) {
 		if err != nil {
 			return t, err
 		}
-		found, err := t.taken(&next)
-		if err != nil {
+		if found, err := turnlog.Takes(&next, e.Seq); err != nil {
 			return t, err
-		}
-		if found {
+		} else if found {
+			t.taken(&next)
 			t.run = runID(next.Turn, t.at)
 			break
 		}
@@ -255,10 +254,31 @@ func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Se
 }
 
 // create begins a chat.
-func (d *Dialect) create(ctx context.Context, c chat.Caller, name string, n chat.NewSession) (chat.Session, error) {
+func (d *Dialect) create(ctx context.Context, c chat.Caller, name string, n chat.NewSession) error {
 	if n.Agent != "" && n.Agent != chat.NoAgent && d.opt.Agents != nil && !slices.Contains(d.opt.Agents(c.In()), n.Agent) {
-		return chat.Session{}, invalid("There is no agent %q.", text.Clip(n.Agent, 80))
+		return invalid("There is no agent %q.", text.Clip(n.Agent, 80))
 	}
-	sess, _, err := d.opt.Sessions.Ensure(ctx, c, name, n)
-	return sess, err
+	_, _, err := d.opt.Sessions.Ensure(ctx, c, name, n)
+	return err
+}
+
+// lock returns the session of a chat, which the caller may write to, and holds its lock. An edit that comes between may have
+// replaced the session.
+func (d *Dialect) lock(ctx context.Context, c chat.Caller, name string) (sess chat.Session, unlock func(), err error) {
+	for {
+		if sess, err = d.find(ctx, c, name); err != nil {
+			return sess, nil, err
+		}
+		unlock = d.gates.Lock(string(sess.ID))
+		now, err := d.find(ctx, c, name)
+		if err == nil && now.ID == sess.ID {
+			if err = c.May(&now, chat.Answerer); err == nil {
+				return now, unlock, nil
+			}
+		}
+		unlock()
+		if err != nil {
+			return now, nil, err
+		}
+	}
 }

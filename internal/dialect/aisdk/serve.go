@@ -204,23 +204,6 @@ func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	return d.stream(w, r, c, *t)
 }
 
-// errCounted ends the reading of a stream whose chunks are counted.
-var errCounted = errors.New("all stored chunks were counted")
-
-// count returns how many chunks a target has now.
-func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	err = d.follow(ctx, c, t, func(chunks []chunk) error {
-		n += len(chunks)
-		return errCounted // stored chunks come in one piece
-	}, func() error { return errCounted })
-	if errors.Is(err, errCounted) {
-		err = nil
-	}
-	return n, err
-}
-
 // resumable returns what an id of a run or a chat stands for, nil when there is nothing to resume.
 func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legacy, finished bool) (*target, error) {
 	if t, err := d.runByID(ctx, c, id); t != nil || err != nil {
@@ -324,17 +307,19 @@ func (d *Dialect) stop(w http.ResponseWriter, r *http.Request, c chat.Caller) er
 	if err != nil {
 		return err
 	}
-	var id chat.SessionID
-	if t != nil {
-		id = t.session
-	} else {
+	if t == nil {
 		sess, err := d.find(ctx, c, r.PathValue("id"))
 		if err != nil {
 			return err
 		}
-		id = sess.ID
+		t = &target{session: sess.ID}
+	} else if st, err := d.opt.Sessions.State(ctx, c, t.session); err != nil {
+		return err
+	} else if turn := st.Line(mainLine).Turn; turn == nil || turn.Seq != t.turn {
+		d.http.Send(w, r, http.StatusOK, map[string]bool{"stopped": false}) // the run is over, or has not begun
+		return nil
 	}
-	res, err := d.opt.Sessions.Stop(ctx, c, id, mainLine, "stopped in the page")
+	res, err := d.opt.Sessions.Stop(ctx, c, t.session, mainLine, "stopped in the page")
 	if err != nil {
 		return err
 	}
