@@ -68,13 +68,13 @@ export async function api(server, path, body, method = body === undefined ? "GET
   return text ? JSON.parse(text) : undefined;
 }
 
-/** Waits until look returns something. It is for what another process does; everything else is an event. */
+/** Waits until look returns something. It is for what another process does; everything else is an event. what says what was expected, as text or by a function. */
 export async function until(look, what = look.toString()) {
   const end = Date.now() + timeout;
   for (;;) {
     const found = await look();
     if (found) return found;
-    if (Date.now() > end) throw new Error(`not within ${timeout} ms: ${what}`);
+    if (Date.now() > end) throw new Error(`not within ${timeout} ms: ${typeof what === "function" ? what() : what}`);
     await new Promise((r) => setTimeout(r, 10));
   }
 }

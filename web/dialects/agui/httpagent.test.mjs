@@ -151,7 +151,7 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
       await until(() => types.length > 5, "some text");
       await own[end]();
       await run;
-      if (end === "kill") await own.remove();
+      await own.stop();
     }
   });
 

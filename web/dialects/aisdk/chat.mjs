@@ -2,6 +2,9 @@
 import * as ai5 from "ai5";
 import * as ai6 from "ai6";
 import * as ai7 from "ai7";
+import { api, startServer as start } from "../../testing/server.mjs";
+
+export { api, until } from "../../testing/server.mjs";
 
 export const versions = { 5: ai5, 6: ai6, 7: ai7 };
 
@@ -40,13 +43,11 @@ export const textOf = (m) => m.parts.filter((p) => p.type === "text").map((p) =>
 /** The tool parts of a message. */
 export const tools = (m) => m.parts.filter((p) => p.type === "dynamic-tool" || p.type.startsWith("tool-"));
 
-/** Waits until a condition holds, looking again after each change of a chat. */
-export async function until(condition, what = condition.toString(), timeout = 30_000) {
-  const end = Date.now() + timeout;
-  for (;;) {
-    const v = await condition();
-    if (v) return v;
-    if (Date.now() > end) throw new Error(`not within ${timeout} ms: ${what}`);
-    await new Promise((r) => setTimeout(r, 10));
-  }
+/** A server; api is the address of its chats. */
+export async function startServer(...flags) {
+  const server = await start(...flags);
+  return { ...server, api: `${server.url}/api/chat` };
 }
+
+/** The open prompts of a session. */
+export const prompts = async (server, session) => (await api(server, `/sessions/${session}/snapshot`)).state.prompts ?? [];

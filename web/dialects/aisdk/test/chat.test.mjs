@@ -1,8 +1,7 @@
 // The chat classes of versions 5, 6 and 7 over DefaultChatTransport.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { lastText, newChat, textOf, tools, until, versions } from "../chat.mjs";
-import { native, prompts, startServer } from "../server.mjs";
+import { api, lastText, newChat, prompts, startServer, textOf, tools, until, versions } from "../chat.mjs";
 
 let server;
 before(async () => (server = await startServer()));
@@ -152,7 +151,7 @@ for (const version of [5, 6, 7]) {
     const session = sessionOf(chat);
     const [prompt] = await prompts(server, session);
     const events = `/sessions/${session}/prompts/${prompt.request_id}/answer`;
-    await native(server, events, { decisions: [{ call_id: prompt.approval.calls[0].call_id, approve: false, reason: "no" }] });
+    await api(server, events, { decisions: [{ call_id: prompt.approval.calls[0].call_id, approve: false, reason: "no" }] });
     const part = tools(chat.messages.at(-1))[0];
     if (version === 5) await chat.addToolResult({ tool: "approve_call", toolCallId: part.toolCallId, output: { approved: true } });
     else await chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
@@ -172,6 +171,27 @@ for (const version of [5, 6, 7]) {
     await sent;
     assert.equal(chat.status, "ready");
     assert.deepEqual(chat.errors, []);
+  });
+
+  test(`version ${version}: a session with steering and events of others, in two tabs`, async () => {
+    const { session_id: session } = await api(server, "/sessions", { agent: "demo", policy: "steer" });
+    const first = newChat(version, { id: session, api: server.api });
+    const one = first.sendMessage({ text: "/plan 100 100" });
+    await until(() => first.messages.at(-1)?.parts.some((p) => p.type === "data-plan"));
+    await api(server, `/sessions/${session}/events`, [{ type: "acme.lunch", payload: { at: 12 } }, { type: "user.message", payload: { text: "from elsewhere" } }]);
+    const steered = () => first.messages.at(-1).parts.find((p) => p.type === "data-steered");
+    await until(steered);
+    assert.equal(steered().data.text, "from elsewhere");
+    const second = newChat(version, { id: session, api: server.api, messages: await list(session, version) });
+    const two = second.sendMessage({ text: "from the second tab" });
+    await one; // its message ends where that of the second tab begins
+    assert.equal(first.status, "ready");
+    await until(() => second.messages.at(-1).role === "assistant" && second.messages.at(-1).parts.some((p) => p.type === "data-plan"));
+    await api(server, `/sessions/${session}/stop`, {});
+    await two;
+    for (const chat of [first, second]) assert.deepEqual(chat.errors, []);
+    assert.notEqual(second.messages.at(-1).id, first.messages.at(-1).id);
+    assert.deepEqual((await list(session, version)).map((m) => m.id), [...first.messages, ...second.messages.slice(-2)].map((m) => m.id));
   });
 
   test(`version ${version}: edit and regenerate`, async () => {

@@ -1,87 +1,49 @@
 // The example pages in Chromium: useChat and assistant-ui, both with resume.
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { createServer, request } from "node:http";
-import { dirname, extname, join } from "node:path";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { startServer } from "../server.mjs";
+import { openTab, root, startBrowser } from "../../../testing/server.mjs";
+import { startServer } from "../chat.mjs";
 
-const root = dirname(dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url))))));
 const webs = []; // web servers of the pages
 let server, browser;
 
-/** Serves the built page and passes the rest on to Parley, as the development server of the example does. */
-function serve(dist, parley) {
-  const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
-  return createServer((req, res) => {
-    if (/^\/(api|parley)\//.test(req.url)) {
-      const to = request(`${parley}${req.url}`, { method: req.method, headers: { ...req.headers, host: new URL(parley).host } }, (from) => {
-        res.writeHead(from.statusCode, from.headers);
-        from.pipe(res);
-      });
-      to.on("error", () => res.destroy());
-      res.on("close", () => to.destroy());
-      return req.pipe(to);
-    }
-    const file = join(dist, req.url.split("?")[0] === "/" ? "index.html" : req.url);
-    if (!existsSync(file)) return res.writeHead(404).end();
-    res.writeHead(200, { "Content-Type": types[extname(file)] ?? "application/octet-stream" }).end(readFileSync(file));
-  });
-}
-
-/** Builds an example page and returns its address. */
-async function start(name) {
+/** Builds an example page, serves it with Vite, which passes the rest on to Parley, and opens it in a tab. */
+async function open(name) {
   const example = join(root, "examples", name);
-  const npm = (...args) => {
-    const run = spawnSync("npm", args, { cwd: example, encoding: "utf8" });
+  if (!existsSync(join(example, "node_modules/.package-lock.json"))) {
+    const run = spawnSync("npm", ["ci", "--include=dev", "--no-audit", "--no-fund"], { cwd: example, encoding: "utf8" });
     assert.equal(run.status, 0, run.stdout + run.stderr);
-  };
-  if (!existsSync(join(example, "node_modules/.package-lock.json"))) npm("ci", "--no-audit", "--no-fund");
-  npm("run", "build");
-  const web = serve(join(example, "dist"), server.url);
+  }
+  const vite = await import(join(example, "node_modules/vite/dist/node/index.js"));
+  await vite.build({ root: example, logLevel: "error" });
+  const web = await vite.preview({ root: example, logLevel: "error", preview: { host: "127.0.0.1", port: 0 } });
   webs.push(web);
-  await new Promise((done) => web.listen(0, "127.0.0.1", done));
-  return `http://127.0.0.1:${web.address().port}/`;
+  return tab(web.resolvedUrls.local[0]);
 }
 
-/** A tab with a page, and the errors that it reported. */
-async function openTab(url) {
-  const page = await browser.newPage({ viewport: { width: 900, height: 700 } });
-  page.setDefaultTimeout(60_000);
-  const faults = [];
-  page.on("pageerror", (e) => faults.push(e.message));
-  await page.goto(url);
-  const say = async (text) => {
-    await page.getByRole("textbox", { name: "Message" }).fill(text);
-    await page.getByRole("button", { name: "Send" }).click();
-  };
-  const screenshot = async (name) => {
-    if (process.env.SCREENSHOTS) await page.screenshot({ path: join(process.env.SCREENSHOTS, `${name}.png`) });
-  };
-  return { page, faults, say, screenshot, button: (name) => page.getByRole("button", { name }) };
+async function tab(url) {
+  const it = await openTab(browser, url);
+  return { ...it, button: (name) => it.page.getByRole("button", { name }) };
 }
 
 const tokens = (n) => Array.from({ length: n }, (_, i) => `tok${i + 1}`).join(" ");
 
 before(async () => {
-  server = await startServer();
-  const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
-  browser = await chromium.launch({ executablePath, args: ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
+  [server, browser] = await Promise.all([startServer(), startBrowser(chromium)]);
+  process.env.PARLEY_URL = server.url;
 });
 after(async () => {
   await browser?.close();
-  for (const web of webs) {
-    web.close();
-    web.closeAllConnections();
-  }
+  await Promise.all(webs.map((web) => web.close()));
   await server?.stop();
 });
 
 test("the page with useChat streams, survives a reload, decides, answers and stops", async () => {
-  const { page, faults, say, screenshot, button } = await openTab(await start("aisdk-page"));
+  const { page, faults, say, screenshot, button } = await open("aisdk-page");
   const last = page.getByRole("list", { name: "Messages" }).locator("> li").last();
 
   await say("/stream 60 30");
@@ -111,14 +73,14 @@ test("the page with useChat streams, survives a reload, decides, answers and sto
 });
 
 test("the page with assistant-ui survives a reload, shows a second tab the same chat, decides, answers and stops", async () => {
-  const first = await openTab(await start("assistant-ui-page"));
+  const first = await open("assistant-ui-page");
   const last = (tab) => tab.page.getByRole("log", { name: "Messages" }).getByRole("article").last();
 
   await first.say("/stream 120 30");
   await last(first).getByText(/tok8/).waitFor();
   await first.page.reload();
   await last(first).getByText(/tok30/).waitFor();
-  const second = await openTab(first.page.url());
+  const second = await tab(first.page.url());
   for (const tab of [first, second]) {
     await last(tab).getByText(/tok120$/).waitFor();
     assert.equal(await last(tab).innerText(), tokens(120));

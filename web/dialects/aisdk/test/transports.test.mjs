@@ -3,8 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { WorkflowChatTransport } from "@ai-sdk/workflow/client";
 import WebSocket from "ws";
-import { lastText, newChat, textOf, tools, until, versions } from "../chat.mjs";
-import { startServer } from "../server.mjs";
+import { lastText, newChat, startServer, textOf, tools, until, versions } from "../chat.mjs";
 
 let server;
 before(async () => (server = await startServer()));
@@ -44,13 +43,14 @@ function reload(version, chat, options) {
 }
 
 const turn = "/stream 12 15";
-const whole = Array.from({ length: 12 }, (_, i) => `tok${i + 1}`).join(" ");
+const text = (n) => Array.from({ length: n }, (_, i) => `tok${i + 1}`).join(" ");
+const whole = text(12);
 
 for (const version of [5, 6, 7]) {
   test(`version ${version}, DefaultChatTransport: cut at every chunk, then resumed`, async () => {
     const cuts = Array.from({ length: 14 }, (_, n) => n);
     await Promise.all(cuts.map(async (n) => {
-      const transport = new versions[version].DefaultChatTransport({ api: server.api, fetch: cutting(n) });
+      const transport = new versions[version].DefaultChatTransport({ api: `${server.api}?replay=finished`, fetch: cutting(n) }); // the turn may have ended
       let chat = newChat(version, { id: chatID(), transport });
       await chat.sendMessage({ text: turn });
       assert.equal(chat.status, "error", `cut at ${n}`);
@@ -109,7 +109,7 @@ test("WebSocketChatTransport: cut at every frame, then resumed", async () => {
     const first = newChat(7, { id, transport: new WebSocketChatTransport({ url: server.api, webSocket: closing(n) }) });
     await first.sendMessage({ text: turn });
     assert.equal(first.status, "error", `cut at ${n}`);
-    const transport = new WebSocketChatTransport({ url: server.api, webSocket: WebSocket });
+    const transport = new WebSocketChatTransport({ url: server.api, webSocket: WebSocket, body: { replay: "finished" } });
     const chat = newChat(7, { id, transport, messages: first.messages });
     await chat.resumeStream();
     assert.deepEqual(chat.errors, [], `cut at ${n}`);
@@ -160,26 +160,86 @@ test("WebSocketChatTransport: many chats on one socket, prompts, errors and noth
   transport.close();
 });
 
-for (const how of ["kill", "shutdown"]) {
-  for (const version of [5, 6, 7]) {
-    test(`version ${version}: ${how} in mid-text, then resumed`, async () => {
-      const api = `${server.api}?replay=finished`;
-      let chat = newChat(version, { id: chatID(), api });
-      const sent = chat.sendMessage({ text: "/stream 60 30" });
-      await until(() => chat.messages.length === 2 && lastText(chat).includes("tok20"));
-      await server[how]();
-      await sent;
-      assert.equal(chat.status, "error", "a server that ends must not look like the end of the answer");
-      await server.again();
-      chat = reload(version, chat, { api });
-      await chat.resumeStream(); // the turn goes on after a kill; a shutdown may have waited for its end
-      assert.equal(chat.status, "ready");
-      assert.equal(lastText(chat), Array.from({ length: 60 }, (_, i) => `tok${i + 1}`).join(" "));
-      const res = await fetch(`${server.api}/${encodeURIComponent(chat.id)}/messages`);
-      assert.equal(textOf((await res.json()).at(-1)), lastText(chat));
-    });
-  }
+/** The clients whose connections a server ends: how each is made, and what brings it back. */
+function clients(up) {
+  const api = `${server.api}?replay=finished`;
+  const list = [5, 6, 7].map((version) => {
+    const chat = newChat(version, { id: chatID(), api });
+    return { name: `version ${version}`, chat, back: async () => {
+      const page = reload(version, chat, { api });
+      await page.resumeStream();
+      return page;
+    } };
+  });
+  // It asks again at once, so it is held back while there is no server.
+  const workflow = new WorkflowChatTransport({ api: server.api, fetch: async (...request) => (await up(), fetch(...request)) });
+  const counting = newChat(7, { id: chatID(), transport: workflow });
+  list.push({ name: "WorkflowChatTransport", chat: counting, back: async () => counting });
+  const id = chatID();
+  const open = (messages) => newChat(7, { id, messages, transport: new versions[7].WebSocketChatTransport({ url: server.api, webSocket: WebSocket, body: { replay: "finished" } }) });
+  const socket = open();
+  list.push({ name: "WebSocketChatTransport", chat: socket, back: async () => {
+    const page = open(socket.messages);
+    await page.resumeStream();
+    page.transport.close();
+    return page;
+  } });
+  return list;
 }
+
+for (const how of ["kill", "shutdown"]) {
+  test(`${how} at a random chunk, then resumed, with every version and transport`, async (t) => {
+    const errors = console.error;
+    console.error = () => {}; // WorkflowChatTransport reports the cut
+    t.after(() => (console.error = errors));
+    let restarted = Promise.resolve();
+    const all = clients(() => restarted);
+    const sent = all.map(({ chat }) => chat.sendMessage({ text: "/stream 60 30" }));
+    const at = `tok${1 + Math.floor(Math.random() * 30)} `;
+    await until(() => all.every(({ chat }) => chat.messages.length === 2 && lastText(chat).includes(at)), at);
+    let up;
+    restarted = new Promise((done) => (up = done));
+    await server[how]();
+    await Promise.all(sent.slice(0, 3));
+    for (const { name, chat } of all.slice(0, 3)) assert.equal(chat.status, "error", `${name}: a server that ends must not look like the end of the answer`);
+    await server.again();
+    up();
+    await Promise.all(sent);
+    await Promise.all(all.map(async ({ name, chat, back }) => {
+      const page = await back(); // the turn goes on after a kill; a shutdown may have waited for its end
+      assert.equal(page.status, "ready", `${name}, ${at}`);
+      assert.equal(lastText(page), text(60), `${name}, ${at}`);
+      assert.equal(page.messages.length, 2, `${name}, ${at}`);
+      if (name.startsWith("Workflow")) return; // it does not send the id of the chat
+      const res = await fetch(`${server.api}/${encodeURIComponent(chat.id)}/messages`);
+      assert.equal(textOf((await res.json()).at(-1)), text(60), `${name}, ${at}`);
+    }));
+  });
+}
+
+test("WorkflowChatTransport: the last chunks of a run, and an index beyond its end", async () => {
+  let run;
+  const transport = new WorkflowChatTransport({ api: server.api, onChatSendMessage: (res) => (run = res.headers.get("x-workflow-run-id")) });
+  await newChat(7, { id: chatID(), transport }).sendMessage({ text: turn });
+  const read = async (startIndex) => {
+    const chunks = [];
+    for await (const c of await transport.reconnectToStream({ chatId: run, startIndex })) chunks.push(c);
+    return chunks;
+  };
+  const all = await read(0);
+  assert.equal(all.filter((c) => c.type === "text-delta").map((c) => c.delta).join(""), whole);
+  assert.deepEqual(await read(-2), all.slice(-2));
+  assert.deepEqual(await read(-1000), all);
+  assert.deepEqual(await read(all.length + 5), all.slice(-1));
+});
+
+test("WorkflowChatTransport: an edited message", async () => {
+  const chat = newChat(7, { id: chatID(), transport: new WorkflowChatTransport({ api: server.api }) });
+  await chat.sendMessage({ text: "/echo one" });
+  await chat.sendMessage({ text: "/echo two", messageId: chat.messages[0].id });
+  assert.deepEqual(chat.errors, []);
+  assert.equal(lastText(chat), "two");
+});
 
 test("every chunk passes the schemas of versions 6 and 7, and those of version 5 in its form", async () => {
   const { asSchema } = await import("@ai-sdk/provider-utils");
