@@ -173,11 +173,14 @@ func (d *Dialect) report(ctx context.Context, id chat.SessionID, err error) {
 	}
 }
 
+// replayFinished is the value of replay with which a page gets its newest message also when the turn is over.
+const replayFinished = "finished"
+
 // resume responds with a run from a chunk on, or with the newest message of a chat whose turn is not over. 204 means that
 // there is nothing to resume. A page that was cut off longer than the turn ran keeps half a message then; with
 // replay=finished it gets the newest message in any case.
 func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	finished := r.URL.Query().Get("replay") == "finished"
+	finished := r.URL.Query().Get("replay") == replayFinished
 	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), isLegacy(r), finished)
 	if err != nil {
 		return err

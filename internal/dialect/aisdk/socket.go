@@ -34,7 +34,8 @@ type socketFrame struct {
 		Authorization string `json:"authorization"` // the transport writes names in lower case
 	} `json:"headers"`
 	Body struct {
-		Agent string `json:"agent"`
+		Agent  string `json:"agent"`
+		Replay string `json:"replay"` // of a resume frame
 	} `json:"body"`
 }
 
@@ -222,7 +223,7 @@ func (s *socket) end(request string) {
 // answer responds to a send or resume frame.
 func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, b []byte) error {
 	if f.Type == "resume" {
-		t, err := s.d.resumable(ctx, c, f.ID, false, false)
+		t, err := s.d.resumable(ctx, c, f.ID, false, f.Body.Replay == replayFinished)
 		if err != nil {
 			return err
 		}
