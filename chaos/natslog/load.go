@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -19,6 +20,9 @@ const (
 )
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
+
+// errRefused is the answer to a commit that is certainly not applied.
+var errRefused = errors.New("refused")
 
 // load is the writers and readers of a run.
 type load struct {
@@ -43,26 +47,41 @@ func (c *campaign) startLoad(ctx context.Context) *load {
 			})
 		}
 	}
-	l.tasks.Go(func() { c.trim(ctx) })
+	if !c.replicas { // a node that starts again reads the log from its last copy
+		l.tasks.Go(func() { c.trim(ctx) })
+	}
 	return l
 }
 
 // write appends numbered frames until ctx ends. It waits for the answer to the last one.
 func (c *campaign) write(ctx context.Context, w *writer) {
-	url := fmt.Sprintf("http://%s/append?part=%d", c.nodes[w.node].HTTP, w.part)
 	filler := bytes.Repeat([]byte{'x'}, 200)
-	for ctx.Err() == nil {
-		n, called := w.call()
-		one, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendLimit+2*time.Second)
-		err := request(one, http.MethodPost, url, fmt.Appendf(nil, "%d %d %s", w.id, n, filler), nil)
-		cancel()
-		c.record.answered(w, n, called, err == nil)
-		if err != nil {
-			pause(ctx, 50*time.Millisecond)
+	for n := 0; ctx.Err() == nil; n++ {
+		called := c.record.now()
+		body := fmt.Appendf(nil, "%d %d %s", w.id, n, filler)
+		var what outcome
+		var pos int
+		if c.replicas {
+			what, pos = c.commit(ctx, w, body)
 		} else {
+			what = c.append(ctx, w, body)
+		}
+		c.record.answered(w, called, what, pos)
+		if what == acknowledged {
 			pause(ctx, c.pace)
+		} else {
+			pause(ctx, 50*time.Millisecond)
 		}
 	}
+}
+
+func (c *campaign) append(ctx context.Context, w *writer, body []byte) outcome {
+	one, cancel := context.WithTimeout(context.WithoutCancel(ctx), appendLimit+2*time.Second)
+	defer cancel()
+	if err := request(one, http.MethodPost, fmt.Sprintf("http://%s/append?part=%d", c.nodes[w.node].HTTP, w.part), body, nil); err != nil {
+		return unknown
+	}
+	return acknowledged
 }
 
 // request sends a request; out gets the body of the answer.
@@ -79,6 +98,9 @@ func request(ctx context.Context, method, url string, body []byte, out *[]byte) 
 	text, err := io.ReadAll(a.Body)
 	if err != nil {
 		return err
+	}
+	if a.StatusCode == http.StatusConflict {
+		return errRefused
 	}
 	if a.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", a.Status, bytes.TrimSpace(text))
@@ -104,6 +126,7 @@ func (c *campaign) read(ctx context.Context, node, part, upTo int) {
 	}
 	defer a.Body.Close()
 	lines := bufio.NewScanner(a.Body)
+	lines.Buffer(nil, 4<<20)
 	for pos := after + 1; lines.Scan(); pos++ {
 		if text, failed := bytes.CutPrefix(lines.Bytes(), []byte("error ")); failed {
 			if ctx.Err() == nil {
@@ -111,7 +134,7 @@ func (c *campaign) read(ctx context.Context, node, part, upTo int) {
 			}
 			return
 		}
-		c.record.entry(node, part, pos, lines.Bytes())
+		c.record.entry(node, part, pos, lines.Text())
 		if pos == upTo {
 			return
 		}
@@ -153,6 +176,9 @@ func (c *campaign) settle(ctx context.Context) error {
 				}
 			}
 		}
+	}
+	if c.replicas {
+		return c.compareCopies(ctx)
 	}
 	return nil
 }

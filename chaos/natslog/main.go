@@ -13,7 +13,16 @@
 //	back           from the end of a fault until every node acknowledges again: p50 and max
 //	stuck          pauses and returns of more than a minute
 //
-// It ends with exit code 1 when lost, doubled, disordered, differing or stuck is not zero. The same seed gives the same
+// With -replicas the nodes run replicas over the log, and writers commit records through the owner of a partition. Then there
+// are also:
+//
+//	refused        certainly not applied: the node was not the owner, or lost the partition
+//	wrong          refused, but applied
+//	epochs, void   claims that counted, and frames that did not
+//
+// and lost includes records that were acknowledged at another position, differing copies of nodes that are not equal.
+//
+// It ends with exit code 1 when lost, doubled, disordered, differing, wrong or stuck is not zero. The same seed gives the same
 // faults, but not the same interleaving.
 package main
 
@@ -36,11 +45,12 @@ const (
 
 // campaign is one run.
 type campaign struct {
-	span   time.Duration
-	parts  int
-	pace   time.Duration
-	dir    string
-	random *rand.Rand
+	span     time.Duration
+	parts    int
+	pace     time.Duration
+	replicas bool
+	dir      string
+	random   *rand.Rand
 
 	nodes  [nodeCount]*node
 	links  *links
@@ -56,6 +66,7 @@ func main() {
 	flag.DurationVar(&c.span, "for", time.Minute, "length of the run")
 	flag.IntVar(&c.parts, "partitions", 3, "number of streams")
 	flag.DurationVar(&c.pace, "pace", 20*time.Millisecond, "pause of a writer after each append")
+	flag.BoolVar(&c.replicas, "replicas", false, "commit through replicas")
 	flag.StringVar(&c.dir, "dir", "", "folder of the run; a temporary one if empty")
 	flag.Parse()
 	if *child != "" {
@@ -88,7 +99,7 @@ func (c *campaign) run(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	c.record = newRecord(c.parts)
+	c.record = newRecord(c.parts, c.replicas)
 	if err := c.startAll(); err != nil {
 		return err
 	}
@@ -113,9 +124,12 @@ func (c *campaign) print() (bad bool) {
 	n := c.record.check()
 	fmt.Printf("appends %d  acknowledged %d  unknown %d (stored %d)  lost %d  doubled %d  disordered %d  differing %d\n",
 		n.appends, n.acknowledged, n.unknown, n.unknownStored, n.lost, n.doubled, n.disordered, n.differing)
+	if c.replicas {
+		fmt.Printf("refused %d  wrong %d  frames %d  epochs %d  void %d\n", n.refused, n.wrong, n.frames, n.epochs, n.void)
+	}
 	stuck := c.printFaults()
 	for _, s := range c.record.complaints {
 		fmt.Println("- " + s)
 	}
-	return n.lost+n.doubled+n.disordered+n.differing+stuck > 0
+	return n.lost+n.doubled+n.disordered+n.differing+n.wrong+stuck > 0
 }

@@ -31,6 +31,8 @@ type settings struct {
 	Peers     []string
 	HTTP      string
 	Parts     int
+	Number    int
+	Replicas  bool // commit through replicas
 }
 
 // node is a node as the main process sees it.
@@ -56,7 +58,7 @@ func (c *campaign) startAll() (err error) {
 	for i := range c.nodes {
 		name := fmt.Sprint("n", i)
 		c.nodes[i] = &node{settings: settings{
-			Name: name, Dir: filepath.Join(c.dir, name), Client: addr(), Listen: listen[i], Advertise: nowhere, HTTP: addr(), Parts: c.parts,
+			Name: name, Dir: filepath.Join(c.dir, name), Client: addr(), Listen: listen[i], Advertise: nowhere, HTTP: addr(), Parts: c.parts, Number: i, Replicas: c.replicas,
 		}}
 	}
 	if err != nil {
@@ -160,6 +162,11 @@ func serveNode(description string) error {
 		return err
 	}
 	mux := http.NewServeMux()
+	if s.Replicas {
+		if err := serveReplicas(ctx, mux, s, log, logger); err != nil {
+			return err
+		}
+	}
 	mux.HandleFunc("POST /append", func(w http.ResponseWriter, r *http.Request) {
 		frame, err := io.ReadAll(r.Body)
 		if err == nil {
@@ -175,7 +182,7 @@ func serveNode(description string) error {
 				fmt.Fprintf(w, "error %v\n", err)
 				return
 			}
-			fmt.Fprintf(w, "%d %s\n", e.Pos, e.Frame)
+			fmt.Fprintf(w, "%d %x\n", e.Pos, e.Frame)
 			if err := http.NewResponseController(w).Flush(); err != nil {
 				return
 			}

@@ -1,17 +1,22 @@
 package main
 
 import (
-	"bytes"
+	"encoding/hex"
 	"fmt"
-	"math"
+	"hash/maphash"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/parley-hq/parley/internal/cluster"
 )
 
 // record is what writers were told and what readers saw.
 type record struct {
-	begin time.Time
+	begin    time.Time
+	replicas bool
 
 	mu         sync.Mutex
 	writers    []*writer
@@ -22,35 +27,49 @@ type record struct {
 
 const maxComplaints = 50
 
-// writer appends to one partition through one node.
+// writer appends to one partition, through one node or through the owner.
 type writer struct {
 	id, node, part int
-	next           int
-	calls          []call
+	calls          []call // by the number of the frame
 }
 
-// call is one append; its number is its index.
+// outcome is what a writer was told.
+type outcome byte
+
+const (
+	unknown outcome = iota
+	acknowledged
+	refused
+)
+
 type call struct {
-	called, acked time.Duration // acked is 0 if the outcome is unknown
+	called, answered time.Duration
+	outcome          outcome
+	pos              int // of an acknowledged record
 }
 
 type partition struct {
-	log   []frameID      // by position - 1, as the first reader saw it
-	read  [nodeCount]int // the last position that each node's reader has
-	first int            // smaller positions are trimmed
-	last  int            // at the end of the run
-	acks  []acknowledgement
+	log    []uint64       // hashes of the entries, by position - 1, as the first reader saw them
+	read   [nodeCount]int // the last position that each node's reader has
+	first  int            // smaller positions are trimmed
+	last   int            // at the end of the run
+	acks   []acknowledgement
+	placed []placed // what counts, in the order of the log
+	copy   cluster.Copy
+	frames int
+	void   int
 }
 
-type frameID struct{ writer, number int32 }
+// placed is a writer's frame or record in the log.
+type placed struct{ writer, number, pos int32 }
 
 type acknowledgement struct {
 	at   time.Duration
 	node int8
 }
 
-func newRecord(parts int) *record {
-	return &record{begin: time.Now(), parts: make([]partition, parts)}
+func newRecord(parts int, replicas bool) *record {
+	return &record{begin: time.Now(), replicas: replicas, parts: make([]partition, parts)}
 }
 
 func (r *record) now() time.Duration { return time.Since(r.begin) }
@@ -67,6 +86,14 @@ func (r *record) complainLocked(format string, args ...any) {
 	}
 }
 
+// differ notes that two nodes do not have the same.
+func (r *record) differ(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.differing++
+	r.complainLocked(format, args...)
+}
+
 func (r *record) newWriter(node, part int) *writer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,20 +102,13 @@ func (r *record) newWriter(node, part int) *writer {
 	return w
 }
 
-func (w *writer) call() (n int, at time.Time) {
-	n = w.next
-	w.next++
-	return n, time.Now()
-}
-
-func (r *record) answered(w *writer, _ int, called time.Time, ok bool) {
+func (r *record) answered(w *writer, called time.Duration, what outcome, pos int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := call{called: called.Sub(r.begin)}
-	if ok {
-		c.acked = r.now()
+	c := call{called: called, answered: r.now(), outcome: what, pos: pos}
+	if what == acknowledged {
 		p := &r.parts[w.part]
-		p.acks = append(p.acks, acknowledgement{c.acked, int8(w.node)})
+		p.acks = append(p.acks, acknowledgement{c.answered, int8(w.node)})
 	}
 	w.calls = append(w.calls, c)
 }
@@ -101,29 +121,81 @@ func (r *record) resume(node, part int) int {
 	return max(p.first, p.read[node]-reread, 0)
 }
 
+var seed = maphash.MakeSeed()
+
 // entry takes what a reader got. It must be at a position.
-func (r *record) entry(node, part, want int, line []byte) {
+func (r *record) entry(node, part, want int, line string) {
+	text, data, _ := strings.Cut(line, " ")
+	pos, err := strconv.Atoi(text)
+	hash := maphash.String(seed, data)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.parts[part]
-	var pos int
-	var id frameID
-	if _, err := fmt.Sscan(string(line[:min(len(line), 60)]), &pos, &id.writer, &id.number); err != nil || bytes.Count(line, []byte{'x'}) != 200 {
-		r.differing++
-		r.complainLocked("n%d read %.80q in partition %d", node, line, part)
-		return
-	}
 	switch {
-	case pos != want || pos > len(p.log)+1:
+	case err != nil || pos != want || pos > len(p.log)+1:
 		r.differing++
-		r.complainLocked("n%d read position %d of partition %d after %d", node, pos, part, want-1)
+		r.complainLocked("n%d read position %s of partition %d after %d", node, text, part, want-1)
+		return
 	case pos == len(p.log)+1:
-		p.log = append(p.log, id)
-	case p.log[pos-1] != id:
+		p.log = append(p.log, hash)
+		frame, err := hex.DecodeString(data)
+		if err == nil {
+			err = r.place(p, pos, frame)
+		}
+		if err != nil {
+			r.differing++
+			r.complainLocked("position %d of partition %d: %v", pos, part, err)
+		}
+	case p.log[pos-1] != hash:
 		r.differing++
-		r.complainLocked("n%d read frame %v at position %d of partition %d, another reader %v", node, id, pos, part, p.log[pos-1])
+		r.complainLocked("n%d read something else than another reader at position %d of partition %d", node, pos, part)
 	}
 	p.read[node] = max(p.read[node], pos)
+}
+
+// place notes what an entry has that counts.
+func (r *record) place(p *partition, pos int, frame []byte) error {
+	if !r.replicas {
+		return p.add(pos, frame)
+	}
+	f, err := cluster.ParseFrame(frame)
+	if err != nil {
+		return err
+	}
+	next, verdict := p.copy.Apply(cluster.Pos(pos), f)
+	switch verdict {
+	case cluster.Damaged:
+		return fmt.Errorf("frame %d of epoch %d does not follow %s", f.Number, f.Epoch, p.copy)
+	case cluster.Void:
+		p.void++
+	case cluster.Counts:
+		p.frames++
+		for _, one := range f.Records {
+			if err := p.add(pos, one.Data); err != nil {
+				return err
+			}
+		}
+	}
+	p.copy = next
+	return nil
+}
+
+func (p *partition) add(pos int, data []byte) error {
+	one := placed{pos: int32(pos)}
+	var filler string
+	if _, err := fmt.Sscan(string(data), &one.writer, &one.number, &filler); err != nil || len(filler) != 200 {
+		return fmt.Errorf("%.40q was not sent", data)
+	}
+	p.placed = append(p.placed, one)
+	return nil
+}
+
+// digest returns the copy that a node must have.
+func (r *record) digest(part int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.parts[part].copy
+	return fmt.Sprintf("%d %x", c.Pos, c.Digest)
 }
 
 func (r *record) readBy(node, part int) int {
@@ -168,7 +240,7 @@ func (r *record) longestPause(from, to time.Duration, through [nodeCount]bool) (
 	return longest
 }
 
-// backSince reports whether every node has acknowledged in every partition after a time.
+// backSince reports whether every node has acknowledged in every partition after a time; with replicas, whether a node has.
 func (r *record) backSince(t time.Duration) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,81 +249,9 @@ func (r *record) backSince(t time.Duration) bool {
 		for i := len(p.acks) - 1; i >= 0 && p.acks[i].at > t; i-- {
 			seen[p.acks[i].node] = true
 		}
-		if slices.Contains(seen[:], false) {
+		if r.replicas && !slices.Contains(seen[:], true) || !r.replicas && slices.Contains(seen[:], false) {
 			return false
 		}
 	}
 	return true
-}
-
-// counts are the figures of a run.
-type counts struct {
-	appends, acknowledged, unknown, unknownStored int
-	lost, doubled, disordered, differing          int
-}
-
-// check compares what writers were told with the log.
-func (r *record) check() (n counts) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n.differing = r.differing
-	where := make([][]int, len(r.writers))
-	for i, w := range r.writers {
-		where[i] = make([]int, len(w.calls))
-	}
-	for pi := range r.parts {
-		p := &r.parts[pi]
-		if len(p.log) != p.last {
-			n.differing++
-			r.complainLocked("partition %d ends at %d, and %d entries were read", pi, p.last, len(p.log))
-		}
-		for i, id := range p.log {
-			if int(id.writer) >= len(r.writers) || int(id.number) >= len(where[id.writer]) || r.writers[id.writer].part != pi {
-				n.differing++
-				r.complainLocked("position %d of partition %d has frame %v, which was not sent there", i+1, pi, id)
-				continue
-			}
-			if where[id.writer][id.number] != 0 {
-				n.doubled++
-				r.complainLocked("frame %v is at positions %d and %d of partition %d", id, where[id.writer][id.number], i+1, pi)
-			}
-			where[id.writer][id.number] = i + 1
-		}
-		// From the end: no frame was called after a later one had been acknowledged.
-		earliest := time.Duration(math.MaxInt64)
-		for i := len(p.log) - 1; i >= 0; i-- {
-			id := p.log[i]
-			if int(id.writer) >= len(r.writers) || int(id.number) >= len(r.writers[id.writer].calls) {
-				continue
-			}
-			c := r.writers[id.writer].calls[id.number]
-			if c.called > earliest {
-				n.disordered++
-				r.complainLocked("frame %v at position %d of partition %d was sent after a later one had been acknowledged", id, i+1, pi)
-			}
-			if c.acked > 0 {
-				earliest = min(earliest, c.acked)
-			}
-		}
-	}
-	for i, w := range r.writers {
-		n.appends += len(w.calls)
-		for k, c := range w.calls {
-			stored := where[i][k] != 0
-			switch {
-			case c.acked > 0:
-				n.acknowledged++
-				if !stored {
-					n.lost++
-					r.complainLocked("frame %d of writer %d was acknowledged at %s and is not in partition %d", k, i, c.acked, w.part)
-				}
-			default:
-				n.unknown++
-				if stored {
-					n.unknownStored++
-				}
-			}
-		}
-	}
-	return n
 }
