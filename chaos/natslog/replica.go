@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -39,36 +38,23 @@ func openCopy(file string) (*copyStore, error) {
 	case err != nil:
 		return nil, err
 	}
-	// Position, epoch, number, digest and the claim.
-	const fixed = 3*8 + len(cluster.Digest{}) + 8
-	if len(b) < fixed {
-		return nil, fmt.Errorf("%s has %d bytes", file, len(b))
-	}
-	c := &s.copy
-	c.Pos, c.Epoch, c.Number = cluster.Pos(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])
-	copy(c.Digest[:], b[24:])
-	c.Claim = cluster.Claim{Process: binary.BigEndian.Uint64(b[fixed-8:]), Node: string(b[fixed:])}
-	return s, nil
+	s.copy, err = cluster.ParseCopy(b)
+	return s, err
 }
 
 // Apply implements cluster.Store.
-func (s *copyStore) Apply(_ []cluster.Record, c cluster.Copy) error {
+func (s *copyStore) Apply(_ []cluster.Record, c cluster.Copy) ([]error, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.copy = c
 	if time.Since(s.written) < 2*time.Second {
-		return nil
+		return nil, nil
 	}
 	s.written = time.Now()
-	b := binary.BigEndian.AppendUint64(nil, uint64(c.Pos))
-	b = binary.BigEndian.AppendUint64(b, c.Epoch)
-	b = binary.BigEndian.AppendUint64(b, c.Number)
-	b = append(b, c.Digest[:]...)
-	b = append(binary.BigEndian.AppendUint64(b, c.Claim.Process), c.Claim.Node...)
-	if err := os.WriteFile(s.file+".new", b, 0o600); err != nil {
-		return err
+	if err := os.WriteFile(s.file+".new", c.Append(nil), 0o600); err != nil {
+		return nil, err
 	}
-	return os.Rename(s.file+".new", s.file)
+	return nil, os.Rename(s.file+".new", s.file)
 }
 
 // serveReplicas runs a replica of each partition in a node's process.

@@ -29,23 +29,23 @@ type moment struct {
 	data int
 }
 
-func (m *memory) Apply(records []cluster.Record, c cluster.Copy) error {
+func (m *memory) Apply(records []cluster.Record, c cluster.Copy) ([]error, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c.Pos != m.copy.Pos+1 {
-		return fmt.Errorf("position %d follows %d", c.Pos, m.copy.Pos)
+		return nil, fmt.Errorf("position %d follows %d", c.Pos, m.copy.Pos)
 	}
 	for _, r := range records {
 		id, session, after := parseRecord(r)
 		if m.count[session] != after {
-			return fmt.Errorf("record %d follows %d others of session %d; there are %d", id, after, session, m.count[session])
+			return nil, fmt.Errorf("record %d follows %d others of session %d; there are %d", id, after, session, m.count[session])
 		}
 		m.count[session]++
 		m.data = append(m.data, stored{c.Pos, id, session})
 	}
 	m.copy = c
 	m.past = append(m.past, moment{c, len(m.data)})
-	return nil
+	return nil, nil
 }
 
 // earlier returns the store as it was some positions ago.

@@ -14,9 +14,12 @@ import (
 // Store is the data of a partition on one node.
 type Store interface {
 	// Apply stores the records of a frame together with the copy after it: all of it or nothing. It is called for every position
-	// of the log, in order; records is empty for claims and for void frames. The records are valid during the call only. An
-	// error stops the replica.
-	Apply(records []Record, c Copy) error
+	// of the log, in order; records is empty for claims and for void frames. The records are valid during the call only.
+	//
+	// refused has an element for each record: nil, or why the record does not fit the data and was left out. It depends on
+	// nothing but the data and the frame, so that equal copies refuse the same. A nil slice refuses nothing. An error stops the
+	// replica.
+	Apply(records []Record, c Copy) (refused []error, err error)
 }
 
 const (
@@ -164,9 +167,9 @@ func NewReplica(opt ReplicaOptions) *Replica {
 	}
 }
 
-// Submit appends a record to the log. done is called once: with the position of the record after it was applied here, or
-// with ErrLost, ErrNotOwner or ErrTooLarge, after which it is not applied on any node, now or later, or with ErrStopped. done
-// must not block.
+// Submit appends a record to the log. done is called once: with the position of the record after it was applied here; with
+// ErrLost, ErrNotOwner, ErrTooLarge or the refusal of the store, after which it is not applied on any node, now or later; or
+// with ErrStopped. done must not block.
 func (r *Replica) Submit(record Record, done func(Pos, error)) {
 	if len(record.Data) > MaxRecord {
 		done(0, ErrTooLarge)

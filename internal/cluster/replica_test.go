@@ -148,9 +148,9 @@ type failing struct {
 
 var errDisk = errors.New("the disk is full")
 
-func (f failing) Apply(records []cluster.Record, c cluster.Copy) error {
+func (f failing) Apply(records []cluster.Record, c cluster.Copy) ([]error, error) {
 	if c.Pos == f.at {
-		return errDisk
+		return nil, errDisk
 	}
 	return f.memory.Apply(records, c)
 }
@@ -181,6 +181,44 @@ func TestAFailingStoreStopsTheReplica(t *testing.T) {
 		if !g.replicas[1].Status().Owns || len(g.stores[1].data) != 1 {
 			t.Error("the next node does not own the partition, or does not have the record")
 		}
+	})
+}
+
+// choosy is a store that refuses the records of a session.
+type choosy struct {
+	*memory
+	session byte
+}
+
+var errUnfit = errors.New("the record does not fit")
+
+func (c choosy) Apply(records []cluster.Record, after cluster.Copy) (refused []error, err error) {
+	var fit []cluster.Record
+	for _, r := range records {
+		_, session, _ := parseRecord(r)
+		if session == c.session {
+			refused = append(refused, errUnfit)
+		} else {
+			refused, fit = append(refused, nil), append(fit, r)
+		}
+	}
+	_, err = c.memory.Apply(fit, after)
+	return refused, err
+}
+
+func TestRefusedRecordsAreReportedToTheirSubmitters(t *testing.T) {
+	change := func(_ int, o *cluster.ReplicaOptions) { o.Store = choosy{o.Store.(*memory), 2} }
+	run(t, change, func(t *testing.T, g *group) {
+		r := g.replicas[g.owner(t)]
+		var tasks sync.WaitGroup
+		for s := range byte(simulatedSessions) {
+			tasks.Go(func() {
+				if _, err := r.Commit(record(uint64(s), s, 0)); (s == 2) != errors.Is(err, errUnfit) || s != 2 && err != nil {
+					t.Errorf("the record of session %d: %v", s, err)
+				}
+			})
+		}
+		tasks.Wait()
 	})
 }
 

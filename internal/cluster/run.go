@@ -98,12 +98,21 @@ func (r *Replica) take(e Entry) error {
 		records = f.Records
 		r.alive()
 	}
-	if err := r.opt.Store.Apply(records, r.part.Copy()); err != nil {
+	refused, err := r.opt.Store.Apply(records, r.part.Copy())
+	if err != nil {
 		return fmt.Errorf("store position %d of partition %d: %w", e.Pos, r.opt.Partition, err)
 	}
 	r.advance()
-	r.finish(o.Applied, e.Pos, nil)
-	r.finish(o.Lost, 0, ErrLost)
+	for i, t := range o.Applied { // in the order of the frame's records
+		if refused != nil && refused[i] != nil {
+			r.finish(t, 0, refused[i])
+		} else {
+			r.finish(t, e.Pos, nil)
+		}
+	}
+	for _, t := range o.Lost {
+		r.finish(t, 0, ErrLost)
+	}
 	if o.Verdict == Counts && f.Number == 0 {
 		r.claimed(f)
 	}
@@ -289,12 +298,10 @@ func (r *Replica) advance() {
 	}
 }
 
-func (r *Replica) finish(tickets []Ticket, pos Pos, err error) {
-	for _, t := range tickets {
-		done := r.pending[t]
-		delete(r.pending, t)
-		done(pos, err)
-	}
+func (r *Replica) finish(t Ticket, pos Pos, err error) {
+	done := r.pending[t]
+	delete(r.pending, t)
+	done(pos, err)
 }
 
 // stop answers what is left.

@@ -38,7 +38,7 @@ func BenchmarkAppend(b *testing.B) {
 
 type discard struct{}
 
-func (discard) Apply([]cluster.Record, cluster.Copy) error { return nil }
+func (discard) Apply([]cluster.Record, cluster.Copy) ([]error, error) { return nil, nil }
 
 // measure calls f by several goroutines and reports the median time of a call.
 func measure(b *testing.B, writers int, f func() error) {

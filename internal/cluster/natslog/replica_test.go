@@ -19,14 +19,14 @@ type memory struct {
 	data []string
 }
 
-func (m *memory) Apply(records []cluster.Record, c cluster.Copy) error {
+func (m *memory) Apply(records []cluster.Record, c cluster.Copy) ([]error, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range records {
 		m.data = append(m.data, fmt.Sprintf("%d %s", c.Pos, r.Data))
 	}
 	m.copy = c
-	return nil
+	return nil, nil
 }
 
 func (m *memory) all() []string {
