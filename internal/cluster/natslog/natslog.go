@@ -34,6 +34,8 @@ type Log struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 
+	watchdog *watchdog
+
 	persist time.Duration // how long the leader must say that a frame is missing
 	pending int           // republished messages that wait for a reader
 
@@ -68,7 +70,7 @@ func Open(ctx context.Context, conn *nats.Conn, opt Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{opt: opt, log: opt.Logger.With("part", "log"), conn: conn, js: js, persist: 15 * time.Second, pending: 16 << 10, readers: map[*reader]bool{}}
+	l := &Log{opt: opt, log: opt.Logger.With("part", "log"), conn: conn, js: js, watchdog: newWatchdog(opt.Partitions), persist: 15 * time.Second, pending: 16 << 10, readers: map[*reader]bool{}}
 	for p := range opt.Partitions {
 		if err := l.create(ctx, p); err != nil {
 			return nil, err
@@ -171,24 +173,36 @@ func (l *Log) Append(ctx context.Context, part int, frame []byte) error {
 		defer cancel()
 	}
 	m, err := l.conn.RequestWithContext(ctx, l.subject(part), frame)
+	if !errors.Is(err, context.Canceled) && l.watchdog.appended(part, err == nil) {
+		go l.revive(part)
+	}
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
 	}
+	pos, err := position(m.Data, l.Stream(part))
+	if err != nil {
+		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
+	}
+	l.acknowledged(part, pos)
+	return nil
+}
+
+// position returns where a frame was stored, from the answer of JetStream.
+func position(answer []byte, stream string) (cluster.Pos, error) {
 	var ack struct {
 		Stream string        `json:"stream"`
 		Seq    uint64        `json:"seq"`
 		Error  *jsErrorReply `json:"error"`
 	}
-	switch err := json.Unmarshal(m.Data, &ack); {
+	switch err := json.Unmarshal(answer, &ack); {
 	case err != nil:
-		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
+		return 0, err
 	case ack.Error != nil:
-		return fmt.Errorf("append to %s: %s (%d)", l.Stream(part), ack.Error.Description, ack.Error.Code)
-	case ack.Stream != l.Stream(part) || ack.Seq == 0:
-		return fmt.Errorf("append to %s: unexpected answer %q", l.Stream(part), m.Data)
+		return 0, fmt.Errorf("%s (%d)", ack.Error.Description, ack.Error.Code)
+	case ack.Stream != stream || ack.Seq == 0:
+		return 0, fmt.Errorf("unexpected answer %q", answer)
 	}
-	l.acknowledged(part, cluster.Pos(ack.Seq))
-	return nil
+	return cluster.Pos(ack.Seq), nil
 }
 
 type jsErrorReply struct {
