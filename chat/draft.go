@@ -25,6 +25,7 @@ type Draft struct {
 	Via        string // the dialect that it came through; set by dialects, never by clients
 	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
 	Expect     *Expected
+	AfterSeq   Seq // the session's last event when the sender decided; 0 means not checked
 
 	sent uint64 // the digest of what was sent, 0 until it is needed
 }
@@ -67,11 +68,12 @@ type draftWire struct {
 	Parent     EventID         `json:"parent_id,omitempty"`
 	Turn       TurnID          `json:"turn_id,omitempty"`
 	Attempt    int             `json:"attempt,omitempty"`
+	AfterSeq   Seq             `json:"after_sequence,omitempty"`
 }
 
 // MarshalJSON gives the form that ParseDrafts reads. The draft is normalized.
 func (d Draft) MarshalJSON() ([]byte, error) {
-	return json.Marshal(draftWire{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt})
+	return json.Marshal(draftWire{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt, d.AfterSeq})
 }
 
 // ParseDrafts reads one draft or an array of them. The drafts keep parts of b.
@@ -107,7 +109,7 @@ func parseDrafts(b []byte) ([]Draft, error) {
 	for i, w := range wires {
 		d := Draft{
 			Type: w.Type, Payload: w.Payload, ClientID: w.ClientID, Workstream: w.Workstream,
-			Parent: w.Parent, Turn: w.Turn, Attempt: w.Attempt,
+			Parent: w.Parent, Turn: w.Turn, Attempt: w.Attempt, AfterSeq: w.AfterSeq,
 		}
 		if err := d.Normalize(); err != nil {
 			if len(wires) > 1 {

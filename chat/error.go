@@ -35,7 +35,9 @@ const (
 	// ClientIDReused: the client id belongs to an event with another content.
 	// Details: sequence, of that event.
 	ClientIDReused Reason = "client_id_reused"
-	// SessionChanged: the session is not in the state that the request expects.
+	// SessionChanged: the session is not in the state that the request expects: look at
+	// it again, and decide again. Details: last, the sequence of the last event, if the
+	// request named another one.
 	SessionChanged Reason = "session_changed"
 	// PromptEnded: the prompt was answered or closed before. Details: request_id,
 	// sequence of the event that ended it, answered_by and answered_at, or reason.

@@ -110,11 +110,12 @@ func (s *Service) createGrant(r request) (int, any, error) {
 	if key != "" {
 		key = "new:" + c.Actor.Key() + ":" + key
 	}
+	var made Grant
 	err = s.grants.Change(ctx, grantsIn(r.workspace), func(tx *record.Tx[*grants]) (err error) {
-		g, err = create(ctx, tx, g, key)
+		made, err = create(ctx, tx, g, key)
 		return err
 	})
-	return http.StatusCreated, g, err
+	return http.StatusCreated, made, err
 }
 
 func create(ctx context.Context, tx *record.Tx[*grants], g Grant, key string) (Grant, error) {
@@ -233,11 +234,8 @@ func (s *Service) UseGrant(ctx context.Context, c chat.Caller, workspace string,
 			return chat.Errorf(chat.Denied, "nobody has granted that; ask a person with a permission request").With("grant_type", a.Type)
 		}
 		if !again {
-			key := ""
-			if g.Scope == Once {
-				key = "use:" + g.ID // there can be only one
-			}
-			if _, err := tx.Append(ctx, grantUsed, Use{Grant: g.ID, Session: a.Session, Call: a.Call, By: c.Actor}, key); err != nil {
+			// Without a key: the same use by another node would be taken for a repetition of this one.
+			if _, err := tx.Append(ctx, grantUsed, Use{Grant: g.ID, Session: a.Session, Call: a.Call, By: c.Actor}, ""); err != nil {
 				return err
 			}
 		}

@@ -189,3 +189,42 @@ func TestAForkHasNoGrants(t *testing.T) {
 		t.Error("a fork has the grant", code, v)
 	}
 }
+
+// Two nodes have the same log, but no lock in common: a grant of scope once is used once, also by the same call.
+func TestAGrantOfScopeOnceIsUsedOnceByTwoNodes(t *testing.T) {
+	f := newFixture(t)
+	f.session("s1")
+	nodes := []*Service{f.service, New(Options{Sessions: f.Sessions, Files: f.Files, Caller: f.Auth.Caller})}
+	for round := range 10 {
+		for range 2 {
+			if code, v := f.call("alice", "POST", grantsPath, `{"agent_id":"helper","grant_type":"tool_scope","details":{"scopes":["deploy"]},"scope":"once"}`); code != 201 {
+				t.Fatal(v)
+			}
+		}
+		var mu sync.Mutex
+		got := map[string]int{}
+		var wg sync.WaitGroup
+		for _, node := range nodes {
+			for range 4 {
+				wg.Go(func() {
+					g, err := node.UseGrant(t.Context(), helper, chat.DefaultWorkspace, Ask{Agent: "helper", Type: "tool_scope", Session: "s1", Details: json.RawMessage(`{"scopes":["deploy"]}`)})
+					mu.Lock()
+					defer mu.Unlock()
+					if err == nil {
+						got[g.ID]++
+					} else if chat.CodeOf(err) != chat.Denied {
+						t.Error(err)
+					}
+				})
+			}
+		}
+		wg.Wait()
+		n := 0
+		for _, uses := range got {
+			n += uses
+		}
+		if n != 2 || len(got) != 2 {
+			t.Fatalf("round %d: %v", round, got)
+		}
+	}
+}

@@ -66,17 +66,26 @@ func (ls *Logs[V]) View(ctx context.Context, name Name, f func(V) error) error {
 	return f(l.value)
 }
 
-// Change calls f with the value of a log, up to date, while nobody else changes the log.
+// Change calls f with the value of a log, up to date. If the log gets an event from another node before that of f is stored,
+// the event of f is not stored and f is called again.
 func (ls *Logs[V]) Change(ctx context.Context, name Name, f func(*Tx[V]) error) error {
 	l := ls.acquire(name)
 	defer ls.release(l)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.update(ctx); err != nil {
-		return err
+	for try := 1; ; try++ {
+		if err := l.update(ctx); err != nil {
+			return err
+		}
+		err := f(&Tx[V]{Value: l.value, log: l})
+		if chat.ReasonOf(err) != chat.SessionChanged || try == maxTries || ctx.Err() != nil {
+			return err
+		}
 	}
-	return f(&Tx[V]{Value: l.value, log: l})
 }
+
+// maxTries bounds how often a change is decided.
+const maxTries = 20
 
 // Tx is a change of a log under way. It is valid until the function that got it returns.
 type Tx[V Value] struct {
@@ -85,12 +94,14 @@ type Tx[V Value] struct {
 }
 
 // Append stores an event and applies it to the value. When an event with the same key was stored before, it is returned
-// if it has the same payload; otherwise the error has the code conflict. Key "" is no key.
+// if it has the same payload; otherwise the error has the code conflict. Key "" is no key. An error with the reason
+// chat.SessionChanged means that the value was not up to date: return it, so that Change decides again.
 func (t *Tx[V]) Append(ctx context.Context, typ string, payload any, key string) (chat.Event, error) {
 	d, err := draft(typ, payload, key)
 	if err != nil {
 		return chat.Event{}, err
 	}
+	d.AfterSeq = cmp.Or(t.log.last, noEvents)
 	events, err := t.log.append(ctx, d)
 	if err != nil {
 		return chat.Event{}, err

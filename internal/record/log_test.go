@@ -182,3 +182,36 @@ func TestUnusedLogsLeaveMemory(t *testing.T) {
 		}
 	}
 }
+
+// Two nodes have the same log, but no lock in common: a change is decided again when the other node was first.
+func TestChangesOfTwoNodesDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	nodes := []*Logs[*numbers]{numberLogs(s), numberLogs(s)}
+	var wg sync.WaitGroup
+	for _, ls := range nodes {
+		wg.Go(func() {
+			for range 30 {
+				err := ls.Change(t.Context(), one, func(tx *Tx[*numbers]) error {
+					_, err := tx.Append(t.Context(), "test.number", len(tx.Value.list), "")
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, ls := range nodes {
+		list := listOf(t, ls, one)
+		for i, n := range list {
+			if i != n {
+				t.Fatalf("number %d is %d", i, n)
+			}
+		}
+		if len(list) != 60 {
+			t.Errorf("%d numbers", len(list))
+		}
+	}
+}

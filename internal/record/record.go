@@ -104,8 +104,16 @@ func (s *stream) append(ctx context.Context, drafts ...chat.Draft) ([]chat.Event
 	if _, _, err := s.sessions.Create(ctx, s.caller, chat.NewSession{ID: s.id, Agent: chat.NoAgent, Title: s.title}); err != nil {
 		return nil, err
 	}
+	for i := range drafts {
+		if drafts[i].AfterSeq == noEvents {
+			drafts[i].AfterSeq = 1 // of the session that was created
+		}
+	}
 	return s.sessions.Append(ctx, s.caller, s.id, drafts)
 }
+
+// noEvents is the AfterSeq of a draft that was decided when there was no session.
+const noEvents = chat.MaxSeq
 
 // draft makes a draft of a type that only this server uses. key is its idempotency key, "" for none.
 func draft(typ string, payload any, key string) (chat.Draft, error) {

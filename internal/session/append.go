@@ -11,7 +11,9 @@ import (
 // Append stores drafts as one unit and returns their events in the order of the
 // drafts. If the same actor has used a draft's client id before, Append returns the
 // existing event and stores nothing for that draft; with another type or payload it
-// returns a conflict. When Append returns without an error, all events are durable.
+// returns a conflict. A draft with AfterSeq is refused if the session has other events
+// after that one, unless it repeats a stored event. When Append returns without an error,
+// all events are durable.
 func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
 	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
@@ -203,6 +205,10 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 			return chat.Event{}, errReused(draft.ClientID, e.Seq)
 		}
 		return e, nil
+	}
+	if draft.AfterSeq != 0 && draft.AfterSeq != d.seen {
+		return chat.Event{}, chat.Errorf(chat.Conflict, "the session has changed meanwhile: its last event is %d, not %d; look at it again", d.seen, draft.AfterSeq).
+			With("last", d.seen).WithReason(chat.SessionChanged)
 	}
 	turn, err := d.turnFor(c, &draft)
 	if err != nil {

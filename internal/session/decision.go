@@ -19,6 +19,7 @@ type decision struct {
 	maxQueue int
 
 	after  chat.Seq // the last event before this decision
+	seen   chat.Seq // the last event before the current request
 	events []chat.Event
 	facts  []chat.Fact
 	keys   []chat.Key
@@ -43,7 +44,10 @@ type decision struct {
 // run applies the rules of one request. A refused request adds no events, with one
 // exception: an answer after the deadline closes its prompt as expired.
 func (d *decision) run(req *request) error {
-	d.files = req.files
+	d.files, d.seen = req.files, 0
+	if d.state != nil {
+		d.seen = d.state.Last
+	}
 	rested := d.state == nil || d.state.Rests()
 	err := d.try(req)
 	if !rested && d.state.Session.Settings.CompleteAfterTurn && d.state.Rests() {
