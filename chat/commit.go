@@ -23,6 +23,17 @@ type Commit struct {
 	Checkpoint []byte   // the state as it is stored, every CheckpointEvery events; nil means that none is stored
 }
 
+// Entries returns the events as readers get them. It uses the memory of buf if that is
+// large enough.
+func (c *Commit) Entries(buf []Entry) []Entry {
+	out := buf[:0]
+	for i := range c.Events {
+		e := &c.Events[i]
+		out = append(out, Entry{At: e.At, Fact: c.Facts[i], Label: Label{Type: e.Type, Workstream: e.Workstream}, Block: FinishedBlock(e.Body)})
+	}
+	return out
+}
+
 // SetState sets what follows from the state after the last event. changed says
 // that the session's record changed beyond its last event. The commit refers to
 // s.Session, which must not change until the commit is stored.

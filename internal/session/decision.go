@@ -149,19 +149,13 @@ func (d *decision) commit() (*chat.Commit, error) {
 	return &d.first.commit, d.first.commit.SetState(d.state, d.record)
 }
 
+// entries returns the events of the commit as readers get them.
 func (d *decision) entries() []chat.Entry {
-	out := d.first.entry[:]
-	if len(d.events) != 1 {
-		out = make([]chat.Entry, len(d.events))
+	buf := d.first.entry[:]
+	if len(d.events) > 1 {
+		buf = make([]chat.Entry, 0, len(d.events))
 	}
-	for i := range d.events {
-		e := &d.events[i]
-		out[i] = chat.Entry{
-			At: e.At, Fact: d.facts[i], Label: chat.Label{Type: e.Type, Workstream: e.Workstream},
-			Block: chat.FinishedBlock(e.Body),
-		}
-	}
-	return out
+	return d.first.commit.Entries(buf)
 }
 
 // nextID returns an id with the sequence of the next event, for events that have it in

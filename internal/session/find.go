@@ -17,13 +17,19 @@ func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.Sessio
 		}
 		r.release()
 	}
-	sess, err := s.visible(ctx, c, id)
-	if err != nil {
-		return nil, err
+	for applied := &s.shard(id).applied; ; {
+		before := applied.Load()
+		sess, err := s.visible(ctx, c, id)
+		if err != nil {
+			return nil, err
+		}
+		r := s.acquire(sess.ID)
+		if applied.Load() == before {
+			r.session.CompareAndSwap(nil, &sess)
+			return r, nil
+		}
+		r.release() // the record that was read may be older than the store
 	}
-	r := s.acquire(sess.ID)
-	r.session.CompareAndSwap(nil, &sess)
-	return r, nil
 }
 
 // Resolve returns the id of the session that a client's id refers to. A session that the

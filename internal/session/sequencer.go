@@ -23,6 +23,7 @@ type sequencer struct {
 	access  atomic.Uint64                // counts changes of access to the session
 	session atomic.Pointer[chat.Session] // for access checks; nil when not known
 	open    atomic.Int64                 // bytes of open text; also counted in sessions.openText
+	stale   atomic.Bool                  // state is older than the store, see Applied
 
 	mu    sync.Mutex
 	queue []*request
@@ -200,6 +201,10 @@ func (q *request) kind() int {
 
 // load reads the state from the store if it is not cached.
 func (r *sequencer) load(ctx context.Context) error {
+	if r.stale.Load() {
+		r.stale.Store(false) // before the store is read
+		r.state = nil
+	}
 	if r.state != nil {
 		return nil
 	}

@@ -124,6 +124,7 @@ type Sessions struct {
 type shard struct {
 	mu         sync.Mutex
 	sequencers map[chat.SessionID]*sequencer
+	applied    atomic.Uint64 // counts the records that Applied has replaced
 }
 
 // New returns the sessions stored in log. live sends changes to readers.

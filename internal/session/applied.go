@@ -1,0 +1,61 @@
+package session
+
+import (
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// A node of a cluster stores commits and erasures that other nodes decided. It calls
+// Applied and AppliedErasure for each of them, after the store has it and before readers
+// get it. Commits that were decided here must not be passed.
+
+// Applied drops what is cached of a session that c has changed. From then on requests see
+// the session as it is after c, and readers that have lost access with c get no more of
+// it: their streams end when they get the next event.
+func (s *Sessions) Applied(c *chat.Commit) {
+	if c.After == 0 {
+		s.owners.add(c.Record, 1)
+	}
+	sh := s.shard(c.Session)
+	if c.Record != nil {
+		sh.applied.Add(1) // before the sequencer is looked up, see acquireFor
+	}
+	r := s.acquireCached(c.Session)
+	if r == nil {
+		return
+	}
+	defer r.release()
+	r.stale.Store(true)
+	if c.Record == nil {
+		return
+	}
+	sess := *c.Record
+	if old := r.session.Swap(&sess); old == nil || !sameAccess(old, &sess) {
+		r.access.Add(1)
+	}
+}
+
+// sameAccess reports whether all callers have the same roles in both records of a session.
+func sameAccess(a, b *chat.Session) bool {
+	return a.Owner == b.Owner && a.Workspace == b.Workspace && a.Agent == b.Agent && a.ServedBy == b.ServedBy &&
+		slices.Equal(a.Agents, b.Agents) && slices.Equal(a.Members, b.Members)
+}
+
+// AppliedErasure drops what is cached of a session that was erased, and ends its streams.
+// The caller finishes the erasure.
+func (s *Sessions) AppliedErasure(e chat.Erasure) {
+	id := e.Receipt.Session
+	s.owners.add(&chat.Session{ID: id, Workspace: e.Workspace, Owner: e.Owner}, -1)
+	s.shard(id).applied.Add(1)
+	if r := s.acquireCached(id); r != nil {
+		r.stale.Store(true)
+		if sess := r.session.Swap(nil); sess != nil {
+			r.setOpen(sess, 0)
+		}
+		r.access.Add(1)
+		r.release()
+	}
+	s.live.Drop(id, chat.Errorf(chat.Gone, "this session was erased"))
+	s.tellErased(id)
+}
