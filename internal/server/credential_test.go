@@ -23,7 +23,9 @@ const jwtSecret = "a secret of the tests, 32 bytes!"
 // Streams on every protocol, sockets, waiting requests and bodies that are being sent end when the token is removed or the
 // JWT expires.
 func TestConnectionsEndWithTheirCredential(t *testing.T) {
-	for name, expires := range map[string]bool{"removed": false, "expired": true} {
+	var opening time.Duration // how long it takes here to open all connections
+	for _, expires := range []bool{false, true} {
+		name := map[bool]string{false: "removed", true: "expired"}[expires]
 		t.Run(name, func(t *testing.T) {
 			a := withTokens(t, func(o *auth.Options) { o.JWT.Secret = jwtSecret })
 			conns := &wire.Conns{}
@@ -60,10 +62,11 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 					_, _ = io.WriteString(w, "ended: "+string(chat.CodeOf(err)))
 				})},
 			)
-			secret := aliceToken
+			secret, begun := aliceToken, time.Now()
 			if expires {
+				until := begun.Add(3*time.Second + 10*opening)
 				var err error
-				secret, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(3 * time.Second).Unix()}).SignedString([]byte(jwtSecret))
+				secret, err = jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"sub": "alice", "exp": until.Unix()}).SignedString([]byte(jwtSecret))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -109,6 +112,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 			}
 			defer sock.CloseNow()
 			other := open(one, "GET", "/stream", "Authorization", "Bearer "+adminToken)
+			opening = time.Since(begun)
 
 			if !expires {
 				if err := a.SetTokens([]auth.Token{{Token: adminToken, Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}}}); err != nil {
