@@ -213,6 +213,9 @@ func TestAConnectionEndsWithItsGrant(t *testing.T) {
 	s := start(t, opt)
 	gone := make(chan struct{})
 	c, err := nats.Connect(s.URL(), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	if errors.Is(err, nats.ErrAuthExpired) {
+		return // the grant has ended before the client was connected
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
