@@ -5,8 +5,11 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -106,5 +109,52 @@ func TestTurnContinuesAfterRestart(t *testing.T) {
 	text, err := r.until(ctx, ofType("agent.text"))
 	if err != nil || !strings.HasSuffix(string(text.Payload), `tok239 tok240","final":true}`) {
 		t.Errorf("%s %v", tail(string(text.Payload)), err)
+	}
+}
+
+// TestUploadEndsAfterTheGraceOfTurns: a short grace period ends turns, not the requests that are being sent.
+func TestUploadEndsAfterTheGraceOfTurns(t *testing.T) {
+	p := serve(t, t.TempDir(), "--grace", "1ms")
+	p.post("/parley/v1/sessions", `{"id":"s","agent":"none"}`)
+	body, upload := io.Pipe()
+	req, err := http.NewRequestWithContext(t.Context(), "PUT", p.url+"/parley/v1/sessions/s/artifacts/f", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type answer struct {
+		code int
+		err  error
+	}
+	answered := make(chan answer, 1)
+	go func() {
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		res, err := client.Do(req)
+		if err != nil {
+			answered <- answer{err: err}
+			return
+		}
+		res.Body.Close()
+		answered <- answer{code: res.StatusCode}
+	}()
+	if _, err := upload.Write([]byte("one ")); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool { // until the server no longer listens
+		c, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	}, "the server still listens")
+	_, _ = upload.Write([]byte("two"))
+	_ = upload.Close()
+	if a := <-answered; a.err != nil || a.code >= 300 {
+		t.Errorf("the upload ends with %d, %v", a.code, a.err)
+	}
+	if code := p.code(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }

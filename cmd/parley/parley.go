@@ -171,6 +171,10 @@ func (p *parley) openSessions() {
 	p.runner.Attach(p.sessions)
 }
 
+// requestGrace is the least time that requests and connections have to end when the server shuts down: Grace is about turns and
+// may be shorter than an upload or the close handshake of a slow client.
+const requestGrace = 5 * time.Second
+
 // openServer creates the HTTP server with the routes of the dialects, of the grants and of the console.
 func (p *parley) openServer() error {
 	registry := prometheus.NewRegistry()
@@ -181,7 +185,7 @@ func (p *parley) openServer() error {
 	var err error
 	p.server, err = server.New(server.Options{
 		Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
-		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: p.cfg.Grace,
+		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: max(p.cfg.Grace, requestGrace),
 		Ready: func(ctx context.Context) error {
 			_, err := p.sessions.List(ctx, chat.Trusted, chat.Filter{Limit: 1})
 			return err
