@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -127,7 +128,7 @@ func (p *process) terminateAfter(d time.Duration) int {
 
 var readyLine = regexp.MustCompile(`is ready at (https?://(127\.0\.0\.1:\d+))`)
 
-// serve starts a server on a free port and waits until it is ready. It
+// serve starts a server on a free port and waits until it is ready, NATS included. It
 // ignores how full the disk is.
 func serve(t testing.TB, data string, args ...string) *process {
 	t.Helper()
@@ -140,8 +141,10 @@ func serveAt(t testing.TB, addr, data string, args ...string) *process {
 	p := launch(t, binary, append(all, args...)...)
 	late := time.NewTimer(60 * time.Second)
 	defer late.Stop()
+	withNATS := slices.Contains(args, "--nats") && !slices.Contains(args, "off")
 	for {
-		if m := readyLine.FindStringSubmatch(p.out.String()); m != nil {
+		text := p.out.String()
+		if m := readyLine.FindStringSubmatch(text); m != nil && (!withNATS || strings.Contains(text, "find NATS at ")) {
 			p.url, p.addr = m[1], m[2]
 			return p
 		}

@@ -5,11 +5,14 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -54,7 +57,12 @@ func startExternalNATS(t *testing.T) *externalNATS {
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(conf, "/var/lib/nats", dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := &externalNATS{t: t, config: file, port: server.RANDOM_PORT}
+	// It is started again on the same port, which must not be one that the system gives to outgoing connections.
+	_, port, _ := net.SplitHostPort(freeport.Addr(t))
+	o := &externalNATS{t: t, config: file}
+	if o.port, err = strconv.Atoi(port); err != nil {
+		t.Fatal(err)
+	}
 	o.start()
 	t.Cleanup(o.stop)
 	return o
@@ -76,7 +84,6 @@ func (o *externalNATS) start() {
 	if !s.ReadyForConnections(60 * time.Second) {
 		o.t.Fatal("NATS is not ready")
 	}
-	o.port = s.Addr().(*net.TCPAddr).Port // for the next start
 }
 
 func (o *externalNATS) stop() {
@@ -142,6 +149,49 @@ func TestX1WithExternalNATS(t *testing.T) {
 	}
 	if len(input)+len(events) > 0 {
 		t.Fatal("a message was delivered twice")
+	}
+}
+
+// TestNATSAddressIsPrintedWhenItIsLate: the server does not wait for a NATS that needs long to answer, and prints its address,
+// without the password, when it is there.
+func TestNATSAddressIsPrintedWhenItIsLate(t *testing.T) {
+	t.Parallel()
+	far := startExternalNATS(t).addr()
+	near, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := make(chan struct{})
+	var relay sync.WaitGroup
+	relay.Go(func() {
+		for {
+			in, err := near.Accept()
+			if err != nil {
+				return
+			}
+			relay.Go(func() {
+				defer in.Close()
+				<-answer
+				out, err := net.Dial("tcp", far)
+				if err != nil {
+					return
+				}
+				defer out.Close()
+				relay.Go(func() { _, _ = io.Copy(out, in); out.Close() })
+				_, _ = io.Copy(in, out)
+			})
+		}
+	})
+	t.Cleanup(func() { near.Close(); relay.Wait() })
+	p := launch(t, binary, "serve", "--addr", "127.0.0.1:0", "--data", t.TempDir(), "--min-free=-1", "--min-free-percent=-1", "--nats", "nats://parley:change-me@"+near.Addr().String())
+	waitFor(t, func() bool { return strings.Contains(p.out.String(), "is ready at") }, "the server waits for NATS")
+	if text := p.out.String(); strings.Contains(text, "find NATS") {
+		t.Errorf("the address comes before NATS: %s", text)
+	}
+	close(answer)
+	waitFor(t, func() bool { return strings.Contains(p.out.String(), "find NATS at") }, "the address of NATS is not printed")
+	if text := p.out.String(); strings.Contains(text, "change-me") {
+		t.Errorf("the password is printed: %s", text)
 	}
 }
 

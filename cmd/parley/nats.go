@@ -111,9 +111,19 @@ type natsLink struct {
 	conn   *nats.Conn
 }
 
+// url is the address of the NATS server, without a password.
+func (l *natsLink) url() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.server != nil {
+		return l.server.URL()
+	}
+	return l.conn.ConnectedUrlRedacted()
+}
+
 // startNATS starts the embedded NATS server, or connects to an external one, and runs x1. It waits at most half a second,
-// because a large archive must not delay the start of the server. Errors are sent to errs; the result is nil when the
-// start failed within that time.
+// because a large archive must not delay the start of the server. The address is written to out when x1 has subscribed.
+// Errors are sent to errs; the result is nil when the start failed within that time.
 func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error) *natsLink {
 	l := &natsLink{}
 	if p.x1 == nil {
@@ -137,16 +147,22 @@ func (p *parley) startNATS(ctx context.Context, out io.Writer, errs chan<- error
 			close(failed)
 		}
 	})
+	announced := make(chan struct{})
+	l.wg.Go(func() {
+		select {
+		case <-p.x1Subscribed:
+			fmt.Fprintf(out, "x1 clients find NATS at %s\n", l.url())
+			close(announced)
+		case <-run.Done():
+		}
+	})
 	timer := time.NewTimer(500 * time.Millisecond)
 	defer timer.Stop()
 	select {
 	case <-failed:
 		l.close()
 		return nil
-	case <-p.x1Subscribed:
-		if l.server != nil {
-			fmt.Fprintf(out, "x1 clients find NATS at %s\n", l.server.URL())
-		}
+	case <-announced:
 	case <-timer.C:
 		p.log.Info("NATS needs longer to start; the rest does not wait for it")
 	}

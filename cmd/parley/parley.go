@@ -230,6 +230,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	out = &lockedWriter{w: out} // the lines of the server and of NATS come in any order
 	started := p.started
 	listening := make(chan struct{})
 	p.started = func(addr net.Addr) {
@@ -331,6 +332,18 @@ func (p *parley) printReady(out io.Writer, addr net.Addr) {
 			fmt.Fprintf(out, "Sign in once with %s\n", p.auth.SignInURL(url, admin))
 		}
 	}
+}
+
+// lockedWriter makes writes exclude each other.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
 }
 
 // publicAddr is the address to open. A server that listens on all addresses needs a name for it.

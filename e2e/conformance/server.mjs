@@ -30,7 +30,7 @@ export class Server {
       this.process.stdout.on('data', (d) => {
         out += d;
         const url = out.match(/ready at (http:\/\/\S+)/);
-        if (url) ready(url[1]);
+        if (url && (!this.flags.includes('--nats') || out.includes('find NATS at '))) ready(url[1]);
       });
       this.process.once('exit', () => failed(new Error(`the server did not start: ${out}${this.log}`)));
     });
