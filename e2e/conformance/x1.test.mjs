@@ -15,6 +15,7 @@ before(async () => {
 after(() => server.stop());
 
 const json = (m) => m.json();
+const patient = { timeout: 30_000 }; // the client's own limit is a second
 const subject = (id, kind) => `x1.session.${id}.${kind}`;
 const post = async (path, body, token) => {
   const r = await fetch(server.url + path, {
@@ -69,7 +70,7 @@ test('a message on input is answered, live and in the archive', async () => {
   const nc = await open();
   const events = await collect(nc, subject('talk', 'events'));
   const delta = await collect(nc, subject('talk', 'delta'));
-  const reply = json(await nc.request(subject('talk', 'input'), envelope('talk', 'user.message', { text: '/echo one two three', user_id: 'u1' })));
+  const reply = json(await nc.request(subject('talk', 'input'), envelope('talk', 'user.message', { text: '/echo one two three', user_id: 'u1' }), patient));
   assert.equal(reply.sequence, 2);
   await events.until((e) => e.type === 'turn.completed');
   contiguous(events);
@@ -86,7 +87,7 @@ test('a message on input is answered, live and in the archive', async () => {
   }
   assert.deepEqual(kept, events.map(({ headers, ...e }) => e));
 
-  const past = json(await nc.request(subject('talk', 'history'), JSON.stringify({ after: 1, limit: 2 })));
+  const past = json(await nc.request(subject('talk', 'history'), JSON.stringify({ after: 1, limit: 2 }), patient));
   assert.deepEqual(numbers(past.events), [2, 3]);
   assert.equal(past.more, true);
 
@@ -149,7 +150,7 @@ test('a credential opens one session, by TCP and by WebSocket', async () => {
   for (const through of [connect, wsconnect]) {
     const nc = await as(await credential('mine', 'participant'), through);
     const mine = await collect(nc, subject('mine', 'events'));
-    const r = json(await nc.request(subject('mine', 'input'), envelope('mine', 'user.message', { text: 'hi' }, { client_id: `hi-${through.name}` })));
+    const r = json(await nc.request(subject('mine', 'input'), envelope('mine', 'user.message', { text: 'hi' }, { client_id: `hi-${through.name}` }), patient));
     await mine.until((e) => e.sequence === r.sequence);
     for (const forbidden of [subject('other', 'events'), 'x1.session.*.events', 'x1.>', '>', '_INBOX.>']) {
       const stolen = await collect(nc, forbidden).catch((err) => ({ error: err }));
@@ -167,7 +168,7 @@ test('a credential opens one session, by TCP and by WebSocket', async () => {
 test('a turn is stopped over NATS, and so is an external agent', async () => {
   const nc = await open();
   const events = await collect(nc, subject('busy', 'events'));
-  const say = async (id, type, payload) => json(await nc.request(subject(id, 'input'), envelope(id, type, payload), { timeout: 30_000 }));
+  const say = async (id, type, payload) => json(await nc.request(subject(id, 'input'), envelope(id, type, payload), patient));
   await say('busy', 'user.message', { text: '/sleep 600' });
   await events.until((e) => e.type === 'turn.started');
   assert.equal((await say('busy', 'turn.stop_requested', { reason: 'enough' })).stopped, true);
@@ -177,7 +178,7 @@ test('a turn is stopped over NATS, and so is an external agent', async () => {
 
   const sidecar = await open({ user: 'sidecar' });
   const input = await collect(sidecar, subject('away', 'input'));
-  await sidecar.request(subject('away', 'events'), envelope('away', 'agent.text', { text: 'working' }), { timeout: 30_000 });
+  await sidecar.request(subject('away', 'events'), envelope('away', 'agent.text', { text: 'working' }), patient);
   assert.equal((await say('away', 'turn.stop_requested', { reason: 'enough' })).stopped, true);
   const told = await input.until((m) => m.type === 'turn.stop_requested');
   assert.equal(told.payload.reason, 'enough');
@@ -186,7 +187,7 @@ test('a turn is stopped over NATS, and so is an external agent', async () => {
 
 test('an expired input, a repeated one and one for another session', async () => {
   const nc = await open();
-  const say = async (more, payload = { text: 'once' }) => json(await nc.request(subject('keys', 'input'), envelope(more.session_id ?? 'keys', 'user.message', payload, more), { timeout: 30_000 }));
+  const say = async (more, payload = { text: 'once' }) => json(await nc.request(subject('keys', 'input'), envelope(more.session_id ?? 'keys', 'user.message', payload, more), patient));
   assert.equal((await say({ expires_at: Date.now() - 1000 })).dropped, 'expired');
   const first = await say({ client_id: 'k1' });
   assert.deepEqual(await say({ client_id: 'k1' }), first);
@@ -194,7 +195,7 @@ test('an expired input, a repeated one and one for another session', async () =>
   assert.equal((await say({ session_id: 'other' })).error.reason, 'invalid');
   const log = await (await fetch(`${server.url}/parley/v1/sessions/keys/events?types=user.message`)).json();
   assert.equal(log.events.length, 1);
-  await assert.rejects(nc.request('x1.provider.calendar.list', '{}', { timeout: 30_000 }), /no responders/i);
+  await assert.rejects(nc.request('x1.provider.calendar.list', '{}', patient), /no responders/i);
   await nc.close();
 });
 
@@ -203,7 +204,7 @@ test('two viewers answer an approval at once', async () => {
   const events = await collect(a, subject('race', 'events'));
   a.publish(subject('race', 'input'), envelope('race', 'user.message', { text: '/approve rm {"path":"x"}' }));
   const ask = await events.until((e) => e.type === 'agent.approval_request');
-  const answer = (nc, text) => nc.request(subject('race', 'input'), envelope('race', 'user.input_response', { text, request_id: ask.payload.request_id }), { timeout: 30_000 });
+  const answer = (nc, text) => nc.request(subject('race', 'input'), envelope('race', 'user.input_response', { text, request_id: ask.payload.request_id }), patient);
   const replies = (await Promise.all([answer(a, 'approve'), answer(b, 'deny')])).map(json);
   assert.equal(replies.filter((r) => !r.error).length, 1);
   assert.equal(replies.find((r) => r.error).error.reason, 'conflict');
