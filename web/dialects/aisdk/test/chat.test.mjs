@@ -220,11 +220,13 @@ for (const version of [5, 6, 7]) {
   test(`version ${version}: a page that is loaded again in mid-turn`, async () => {
     const id = chatID();
     const first = newChat(version, { id, api: server.api });
-    const sent = first.sendMessage({ text: "/stream 40 40" });
+    const sent = first.sendMessage({ text: "/stream 100000 40" });
     await until(() => first.messages.length === 2 && lastText(first).includes("tok10"));
     const second = newChat(version, { id, api: server.api, messages: await list(id, version) });
-    await second.resumeStream();
-    await sent;
+    const resumed = second.resumeStream();
+    await until(() => second.messages.length === 2 && lastText(second).includes("tok20"));
+    await fetch(`${server.api}/${encodeURIComponent(id)}/stop`, { method: "POST" });
+    await Promise.all([resumed, sent]);
     assert.deepEqual(second.errors, []);
     assert.deepEqual(second.messages.map(plain), first.messages.map(plain));
     await second.resumeStream();
