@@ -98,7 +98,7 @@ func TestRestartInMidTurn(t *testing.T) {
 // An old connection that does not answer is closed, and the new one continues where it stopped.
 func TestStaleConnectionIsClosed(t *testing.T) {
 	t.Parallel()
-	w := newServer(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
+	w := newServer(t, setup{})
 	old := w.dial("?conversation_id=c1")
 	old.say("c1", "m1", "/stream 50 100")
 	got := old.readWords(10)
@@ -112,7 +112,7 @@ func TestStaleConnectionIsClosed(t *testing.T) {
 // An answer to an earlier ping does not prove that the client is still there: it may have been sent just before the end.
 func TestStaleConnectionWithLatePong(t *testing.T) {
 	t.Parallel()
-	w := newServer(t, setup{change: func(o *Options) { o.Gone = 100 * time.Millisecond }})
+	w := newServer(t, setup{})
 	old, early, _, err := ws.Dial(t.Context(), "ws"+strings.TrimPrefix(w.HTTP.URL, "http")+"/websocket?conversation_id=c1")
 	if err != nil {
 		t.Fatal(err)
