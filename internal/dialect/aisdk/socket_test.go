@@ -201,7 +201,7 @@ func TestUnauthenticatedSocketsAreBounded(t *testing.T) {
 
 func TestAuthenticationHasADeadline(t *testing.T) {
 	s := newTestServer(t, nil, "alice")
-	s.dialect.unauthenticated.Timeout = 300 * time.Millisecond
+	s.dialect.unauthenticated.Timeout = 3 * time.Second
 	known, silent := s.connect(""), s.connect("")
 	known.resume("r1", "alice", "c1")
 	known.until("r1")

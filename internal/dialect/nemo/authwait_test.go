@@ -42,7 +42,7 @@ func TestFramesBeforeAuthenticationAreSmall(t *testing.T) {
 // A socket without authentication is closed; an authenticated one stays open.
 func TestAuthenticationHasADeadline(t *testing.T) {
 	t.Parallel()
-	w := newServer(t, setup{secured: true, change: func(o *Options) { o.AuthTimeout = 300 * time.Millisecond }})
+	w := newServer(t, setup{secured: true, change: func(o *Options) { o.AuthTimeout = 3 * time.Second }})
 	known := w.dial("")
 	known.send(authMessage("alice"))
 	if f := known.next(); f.Status != "success" {
