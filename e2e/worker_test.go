@@ -32,10 +32,10 @@ func TestAnotherWorkerContinuesTheTurn(t *testing.T) {
 	p := serve(t, t.TempDir(), "--lease", "5s")
 	p.post("/parley/v1/sessions", `{"id":"job","agent":"clerk"}`)
 	r, ctx := follow(t, p, "job")
-	first := launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "30ms")
+	first := launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "1s") // it is far from its end when it is killed
 	words := strings.TrimSpace(strings.Repeat("word ", 40))
 	p.post("/parley/v1/sessions/job/events", `{"type":"user.message","payload":{"text":"`+words+`"}}`)
-	r.pieces(ctx, t, 5)
+	r.pieces(ctx, t, 2)
 	first.kill()
 	launch(t, worker, "--url", p.url, "--name", "clerk", "--pause", "1ms")
 	end, err := r.until(ctx, ofType("turn.completed"))
