@@ -25,7 +25,7 @@ type AgentThinking struct {
 	Partial   bool    `json:"partial,omitempty"`
 }
 
-// AgentToolCall says that a tool is being used.
+// AgentToolCall is the call of a tool.
 type AgentToolCall struct {
 	CallID     string          `json:"call_id,omitempty"`
 	Tool       string          `json:"tool"`
@@ -33,7 +33,7 @@ type AgentToolCall struct {
 	Repeatable bool            `json:"repeatable,omitempty"` // may be run again when its outcome is not known
 }
 
-// AgentToolResult is what a tool gave.
+// AgentToolResult is the result of a tool call.
 type AgentToolResult struct {
 	CallID string          `json:"call_id,omitempty"`
 	Tool   string          `json:"tool,omitempty"`
@@ -51,7 +51,7 @@ type AgentToolError struct {
 // UnknownOutcome is the code of a call that was cut off and may not be repeated.
 const UnknownOutcome = "unknown_outcome"
 
-// AgentToolProgress says how far a call, or a batch of work, is.
+// AgentToolProgress reports the progress of a call or of a batch of work.
 type AgentToolProgress struct {
 	CallID  string          `json:"call_id,omitempty"`
 	BatchID string          `json:"batch_id,omitempty"`
@@ -63,7 +63,7 @@ type AgentToolProgress struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// ProgressItem is one piece of a batch.
+// ProgressItem is one element of a batch.
 type ProgressItem struct {
 	ID         string `json:"id"`
 	Status     string `json:"status"` // pending, running, success, error
@@ -140,7 +140,7 @@ type AgentArtifact struct {
 	Language     string          `json:"language,omitempty"`
 }
 
-// AgentShare says that something was shared; its fields are the sharer's.
+// AgentShare reports that something was shared, with the fields of the share.
 type AgentShare struct {
 	ShareID   string `json:"share_id,omitempty"`
 	Title     string `json:"title,omitempty"`
@@ -149,7 +149,7 @@ type AgentShare struct {
 	URL       string `json:"url,omitempty"`
 }
 
-// FileUploaded says that a file was put into the session.
+// FileUploaded reports that a file was stored in the session.
 type FileUploaded struct {
 	Path      string `json:"path"`
 	Name      string `json:"name,omitempty"`
@@ -158,7 +158,7 @@ type FileUploaded struct {
 	SHA256    string `json:"sha256,omitempty"`
 }
 
-// FileRemoved says that a file was taken out of the session.
+// FileRemoved reports that a file of the session was removed.
 type FileRemoved struct {
 	Path string `json:"path"`
 }

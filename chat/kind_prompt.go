@@ -29,11 +29,11 @@ type AgentInputRequest struct {
 	Min         int       `json:"min,omitempty"` // fewest choices of a checkbox
 	Max         int       `json:"max,omitempty"` // most choices; 0 is no limit
 	Placeholder string    `json:"placeholder,omitempty"`
-	Required    *bool     `json:"required,omitempty"` // true unless said otherwise
+	Required    *bool     `json:"required,omitempty"` // nil means true
 	Timeout     float64   `json:"timeout,omitempty"`  // seconds; 0 means no deadline
 	Deadline    At        `json:"deadline,omitzero"`  // until when it can be answered; of this and timeout the earlier one counts
-	Error       string    `json:"error,omitempty"`    // shown when the time is over
-	URL         string    `json:"url,omitempty"`      // where consent is given
+	Error       string    `json:"error,omitempty"`    // shown after the deadline
+	URL         string    `json:"url,omitempty"`      // the page on which the person consents
 }
 
 // Option is one choice.

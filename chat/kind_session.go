@@ -35,7 +35,7 @@ type SessionUpdated struct {
 
 // SessionCompleted ends a session; a later user message reopens it.
 type SessionCompleted struct {
-	Outcome string `json:"outcome,omitempty"` // "" or SessionCancelled, for the server's own
+	Outcome string `json:"outcome,omitempty"` // "" or SessionCancelled, in events of the server
 }
 
 // SessionCancelled is the outcome of a session that ended because it was stopped.
@@ -70,7 +70,7 @@ type TurnCompleted struct {
 	Outcome Outcome `json:"outcome"`
 	Error   string  `json:"error,omitempty"`
 	Usage   *Usage  `json:"usage,omitempty"` // the sum of the turn's reports
-	Ack     string  `json:"ack,omitempty"`   // the name of the request that stopped it, if it had one
+	Ack     string  `json:"ack,omitempty"`   // the ack of the request that stopped it
 }
 
 // TurnInput says that steered messages were taken into the running turn.
@@ -91,9 +91,9 @@ type TurnStopRequested struct {
 	TurnID TurnID `json:"turn_id,omitempty"`
 	By     Actor  `json:"by"`
 	Reason string `json:"reason,omitempty"`
-	// Deadline is until when it may take to end well; absent means a moment.
+	// Deadline is the end of the time that the agent has to end the turn itself; absent means a short default.
 	Deadline At     `json:"deadline,omitzero"`
-	Ack      string `json:"ack,omitempty"` // what who asked calls the request
+	Ack      string `json:"ack,omitempty"` // the id that the requester gave the request; the end of the turn repeats it
 }
 
 // Policy says what happens to a user message that arrives during a turn.

@@ -20,10 +20,10 @@ type Part struct {
 	Name      string `json:"name,omitempty"`
 	Size      int64  `json:"size,omitempty"`
 	Format    string `json:"format,omitempty"` // of audio, such as wav
-	Detail    string `json:"detail,omitempty"` // of images, for models that ask
+	Detail    string `json:"detail,omitempty"` // of an image: the level of detail, for models that have one
 }
 
-// UserMessageWithdrawn takes back a message that waits behind the running turn.
+// UserMessageWithdrawn withdraws a queued message.
 type UserMessageWithdrawn struct {
 	Sequence Seq `json:"sequence"`
 }
@@ -50,7 +50,7 @@ type Decision struct {
 	Remember string          `json:"remember,omitempty"` // once (default) or session
 	Result   json.RawMessage `json:"result,omitempty"`   // the result of the call, when the answering client has run it
 	Error    string          `json:"error,omitempty"`    // why it failed there
-	Stdout   []string        `json:"stdout,omitempty"`   // what it printed there, beside its result
+	Stdout   []string        `json:"stdout,omitempty"`   // what the tool printed besides its result
 	Stderr   []string        `json:"stderr,omitempty"`
 }
 

@@ -87,7 +87,7 @@ func (p *Preview) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// Block is a block that is being written, as far as it has come.
+// Block is a block that is being written, with its text so far.
 type Block struct {
 	ID         BlockID   `json:"block"`
 	Kind       BlockKind `json:"kind"`

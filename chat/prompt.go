@@ -16,7 +16,7 @@ type Prompt struct {
 	Seq        Seq                     `json:"sequence"`
 	Turn       TurnID                  `json:"turn_id,omitempty"`
 	Workstream string                  `json:"workstream_id,omitempty"`
-	Agent      string                  `json:"agent,omitempty"` // that asks
+	Agent      string                  `json:"agent,omitempty"` // the agent that asks
 	AskedAt    At                      `json:"asked_at"`
 	Deadline   At                      `json:"deadline,omitzero"`
 	Input      *AgentInputRequest      `json:"input,omitempty"`

@@ -94,7 +94,7 @@ type Receipt struct {
 	Artifacts int       `json:"artifacts"`
 	Bytes     int64     `json:"bytes"`
 	ErasedAt  At        `json:"erased_at"`
-	Note      string    `json:"note"` // what is not covered
+	Note      string    `json:"note"` // what the erasure does not cover
 }
 
 // Erasure is the intention to erase a session. It is stored before anything is
@@ -126,7 +126,7 @@ type StopResult struct {
 	Acks    bool   `json:"-"` // the end of the turn will carry the acknowledgement of this stop
 }
 
-// FileInfo is what is known of a file of a session.
+// FileInfo describes a file of a session.
 type FileInfo struct {
 	Path      string `json:"path"`
 	MediaType string `json:"media_type"`

@@ -67,7 +67,7 @@ type Turn struct {
 	Crashes   int        `json:"crashes,omitempty"` // attempts that ended the process without saying anything new
 	StartedAt At         `json:"started_at"`
 	Stopping  bool       `json:"stopping,omitempty"`
-	StopBy    At         `json:"stop_by,omitzero"`  // until when it may take to stop; 0 means a moment
+	StopBy    At         `json:"stop_by,omitzero"`  // when the turn is ended if its agent has not; 0 means a short default
 	Ack       string     `json:"ack,omitempty"`     // of the request to stop
 	Steered   []Seq      `json:"steered,omitempty"` // messages it was handed and has not taken
 	Woken     []Seq      `json:"woken,omitempty"`   // the same for what would begin a turn by itself

@@ -15,9 +15,9 @@ const (
 	ItemPrompt     ItemKind = "prompt"     // a question and its answer
 	ItemPlan       ItemKind = "plan"       // the plan of a turn, as it stands
 	ItemArtifact   ItemKind = "artifact"   // something the agent made
-	ItemFile       ItemKind = "file"       // a file that was put in or taken out
+	ItemFile       ItemKind = "file"       // a file that was stored or removed
 	ItemShare      ItemKind = "share"      // something that was shared
-	ItemStatus     ItemKind = "status"     // what the agent last said it was doing in a turn
+	ItemStatus     ItemKind = "status"     // the last status that the agent reported in a turn
 	ItemError      ItemKind = "error"      // a fault that the agent reported
 	ItemNotice     ItemKind = "notice"     // a line about the session or a turn
 	ItemWorkstream ItemKind = "workstream" // a parallel line of work, from launch to end
@@ -65,7 +65,7 @@ type Item struct {
 	Custom   *CustomItem    `json:"custom,omitempty"`
 }
 
-// MessageState says what became of a person's message.
+// MessageState is the state of a message of a person.
 type MessageState string
 
 // The states of a message.
@@ -97,7 +97,7 @@ type TextItem struct {
 	Redacted bool    `json:"redacted,omitempty"` // there is more that the provider does not show
 }
 
-// ToolStatus says how a tool call stands.
+// ToolStatus is the state of a tool call.
 type ToolStatus string
 
 // The states of a tool call.
@@ -112,7 +112,7 @@ const (
 // Denial is the code of a call that a person did not approve.
 const Denial = "denied"
 
-// ToolItem is a tool call and what came of it, or a batch of work that only
+// ToolItem is a tool call and its outcome, or a batch of work that only
 // reports progress.
 type ToolItem struct {
 	CallID    string          `json:"call_id,omitempty"`
@@ -128,7 +128,7 @@ type ToolItem struct {
 	EndedAt   At              `json:"ended_at,omitzero"`
 }
 
-// ToolProgress is the last report on how far a call is.
+// ToolProgress is the last progress report of a call.
 type ToolProgress struct {
 	Done    int64           `json:"done"`
 	Total   int64           `json:"total,omitempty"`
@@ -137,7 +137,7 @@ type ToolProgress struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// PromptStatus says how a prompt stands.
+// PromptStatus is the state of a prompt.
 type PromptStatus string
 
 // The states of a prompt.
@@ -149,7 +149,7 @@ const (
 )
 
 // PromptItem is a question and how it ended. Of input, approval and permission
-// there is the one that was asked; none when the question was not seen.
+// the one that was asked is set; none if the window does not have the request.
 type PromptItem struct {
 	RequestID  string                  `json:"request_id"`
 	Status     PromptStatus            `json:"status"`
@@ -169,14 +169,14 @@ type PlanItem struct {
 	Revision int    `json:"revision"` // 1 is the first plan of the turn
 }
 
-// StatusItem is what the agent last said it was doing.
+// StatusItem is the last status that the agent reported.
 type StatusItem struct {
 	Message string `json:"message"`
 	Phase   string `json:"phase,omitempty"`
 	Updates int    `json:"updates"` // how many there were in the turn
 }
 
-// FileItem is a file that was put into the session, or taken out.
+// FileItem is a file that was stored in the session or removed from it.
 type FileItem struct {
 	Path      string `json:"path"`
 	Name      string `json:"name,omitempty"`

@@ -37,7 +37,7 @@ func (t *Transcript) Preview(p *Preview) {
 	it.Text = &text
 }
 
-// Begin shows a block that is being written as far as it has come, to a reader
+// Begin shows a block that is being written, with its text so far, to a reader
 // that arrives late.
 func (t *Transcript) Begin(b *Block) {
 	t.Preview(&Preview{Block: b.ID, Kind: b.Kind, Text: b.Text, End: len(b.Text), Workstream: b.Workstream, Turn: b.Turn})

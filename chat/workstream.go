@@ -28,8 +28,8 @@ type Workstream struct {
 	EndedAt    At       `json:"ended_at,omitzero"`
 	CancelBy   At       `json:"cancel_by,omitzero"`     // end of the grace time
 	Reason     string   `json:"reason,omitempty"`       // why it is canceled
-	Since      At       `json:"working_since,omitzero"` // an interactive one's clock runs since then
-	Worked     int64    `json:"worked_ms,omitempty"`    // what that clock had counted before
+	Since      At       `json:"working_since,omitzero"` // since when the clock of an interactive workstream runs
+	Worked     int64    `json:"worked_ms,omitempty"`    // what that clock had counted before then
 }
 
 // Ended reports whether the workstream is over.

@@ -115,7 +115,7 @@ export type KnownEvent = EventOf<KnownType>;
  * only, to separate it from the known ones.
  */
 export type UnknownEvent = Envelope<` + "`?${string}`" + `, unknown>;
-/** A fact of a session. Comparing its type with a known one gives its payload's type. */
+/** An event of a session. Comparing its type with a known one narrows the type of its payload. */
 export type Event = KnownEvent | UnknownEvent;
 /** A request to append an event. The same client_id again returns the first event. */
 export interface Draft<T extends string = string> {

@@ -76,15 +76,15 @@ export interface AgentInputRequest {
   /** most choices; 0 is no limit */
   max?: number;
   placeholder?: string;
-  /** true unless said otherwise */
+  /** nil means true */
   required?: boolean;
   /** seconds; 0 means no deadline */
   timeout?: number;
   /** until when it can be answered; of this and timeout the earlier one counts */
   deadline?: Time;
-  /** shown when the time is over */
+  /** shown after the deadline */
   error?: string;
-  /** where consent is given */
+  /** the page on which the person consents */
   url?: string;
 }
 
@@ -106,7 +106,7 @@ export interface AgentPlan {
   comment?: string;
 }
 
-/** AgentShare says that something was shared; its fields are the sharer's. */
+/** AgentShare reports that something was shared, with the fields of the share. */
 export interface AgentShare {
   share_id?: string;
   title?: string;
@@ -142,7 +142,7 @@ export interface AgentThinking {
   partial?: boolean;
 }
 
-/** AgentToolCall says that a tool is being used. */
+/** AgentToolCall is the call of a tool. */
 export interface AgentToolCall {
   call_id?: string;
   tool: string;
@@ -160,7 +160,7 @@ export interface AgentToolError {
   code?: string;
 }
 
-/** AgentToolProgress says how far a call, or a batch of work, is. */
+/** AgentToolProgress reports the progress of a call or of a batch of work. */
 export interface AgentToolProgress {
   call_id?: string;
   batch_id?: string;
@@ -172,7 +172,7 @@ export interface AgentToolProgress {
   data?: unknown;
 }
 
-/** AgentToolResult is what a tool gave. */
+/** AgentToolResult is the result of a tool call. */
 export interface AgentToolResult {
   call_id?: string;
   tool?: string;
@@ -225,18 +225,18 @@ export interface ApprovalCall {
 /** Approvals says who decides about calls of tools that need approval. */
 export type Approvals = "ask" | "review" | "all";
 
-/** Assignment is a turn that an agent is to answer. A worker that is answering it already continues, under the attempt given here. */
+/** Assignment is a turn for an agent to answer. A worker that is answering it already continues, under the attempt given here. */
 export interface Assignment {
   session_id: string;
   turn_id: string;
   attempt: number;
   agent: string;
   workstream_id?: string;
-  /** what is answered */
+  /** the event to answer */
   trigger: Event;
   /** what earlier attempts left in the log */
   events?: Event[];
-  /** blocks that were being written, as far as they were shown */
+  /** open blocks, with the text that was shown */
   open?: OpenBlock[];
   /** what its line was launched for; absent on the main line */
   launch?: WorkstreamLaunched;
@@ -269,7 +269,7 @@ export interface Decision {
   result?: unknown;
   /** why it failed there */
   error?: string;
-  /** what it printed there, beside its result */
+  /** what the tool printed besides its result */
   stdout?: string[];
   stderr?: string[];
 }
@@ -277,7 +277,7 @@ export interface Decision {
 /** Code is the class of an error. Each dialect maps codes to its own form in one table. */
 export type ErrorCode = "invalid" | "unauthenticated" | "denied" | "not_found" | "conflict" | "gone" | "too_large" | "slow_down" | "unavailable" | "internal";
 
-/** FileInfo is what is known of a file of a session. */
+/** FileInfo describes a file of a session. */
 export interface FileInfo {
   path: string;
   media_type: string;
@@ -287,7 +287,7 @@ export interface FileInfo {
   stored_at: Time;
 }
 
-/** FileItem is a file that was put into the session, or taken out. */
+/** FileItem is a file that was stored in the session or removed from it. */
 export interface FileItem {
   path: string;
   name?: string;
@@ -300,12 +300,12 @@ export interface FileItem {
   removed?: boolean;
 }
 
-/** FileRemoved says that a file was taken out of the session. */
+/** FileRemoved reports that a file of the session was removed. */
 export interface FileRemoved {
   path: string;
 }
 
-/** FileUploaded says that a file was put into the session. */
+/** FileUploaded reports that a file was stored in the session. */
 export interface FileUploaded {
   path: string;
   name?: string;
@@ -403,7 +403,7 @@ export interface MessageItem {
   steered?: boolean;
 }
 
-/** MessageState says what became of a person's message. */
+/** MessageState is the state of a message of a person. */
 export type MessageState = "sent" | "queued" | "taken" | "withdrawn";
 
 /** NewSession is what a session begins with. */
@@ -434,7 +434,7 @@ export interface NoticeItem {
   by?: Actor;
 }
 
-/** Block is a block that is being written, as far as it has come. */
+/** Block is a block that is being written, with its text so far. */
 export interface OpenBlock {
   block: string;
   kind: BlockKind;
@@ -469,7 +469,7 @@ export interface Part {
   size?: number;
   /** of audio, such as wav */
   format?: string;
-  /** of images, for models that ask */
+  /** of an image: the level of detail, for models that have one */
   detail?: string;
 }
 
@@ -495,7 +495,7 @@ export interface Preview {
   turn_id?: string;
 }
 
-/** ProgressItem is one piece of a batch. */
+/** ProgressItem is one element of a batch. */
 export interface ProgressItem {
   id: string;
   /** pending, running, success, error */
@@ -510,7 +510,7 @@ export interface Prompt {
   sequence: number;
   turn_id?: string;
   workstream_id?: string;
-  /** that asks */
+  /** the agent that asks */
   agent?: string;
   asked_at: Time;
   deadline?: Time;
@@ -525,7 +525,7 @@ export interface PromptClosed {
   reason: CloseReason;
 }
 
-/** PromptItem is a question and how it ended. Of input, approval and permission there is the one that was asked; none when the question was not seen. */
+/** PromptItem is a question and how it ended. Of input, approval and permission the one that was asked is set; none if the window does not have the request. */
 export interface PromptItem {
   request_id: string;
   status: PromptStatus;
@@ -539,7 +539,7 @@ export interface PromptItem {
   ended_at?: Time;
 }
 
-/** PromptStatus says how a prompt stands. */
+/** PromptStatus is the state of a prompt. */
 export type PromptStatus = "open" | "answered" | "expired" | "withdrawn";
 
 /** Receipt says what an erase removed. */
@@ -549,7 +549,7 @@ export interface Receipt {
   artifacts: number;
   bytes: number;
   erased_at: Time;
-  /** what is not covered */
+  /** what the erasure does not cover */
   note: string;
 }
 
@@ -600,7 +600,7 @@ export interface Session {
 
 /** SessionCompleted ends a session; a later user message reopens it. */
 export interface SessionCompleted {
-  /** "" or SessionCancelled, for the server's own */
+  /** "" or SessionCancelled, in events of the server */
   outcome?: string;
 }
 
@@ -688,7 +688,7 @@ export interface Snapshot {
 /** Status is what a session list shows. */
 export type Status = "idle" | "running" | "waiting" | "completed" | "failed";
 
-/** StatusItem is what the agent last said it was doing. */
+/** StatusItem is the last status that the agent reported. */
 export interface StatusItem {
   message: string;
   phase?: string;
@@ -727,7 +727,7 @@ export interface TextItem {
 /** A moment: RFC 3339, UTC, six decimals. */
 export type Time = string;
 
-/** ToolItem is a tool call and what came of it, or a batch of work that only reports progress. */
+/** ToolItem is a tool call and its outcome, or a batch of work that only reports progress. */
 export interface ToolItem {
   call_id?: string;
   batch_id?: string;
@@ -743,7 +743,7 @@ export interface ToolItem {
   ended_at?: Time;
 }
 
-/** ToolProgress is the last report on how far a call is. */
+/** ToolProgress is the last progress report of a call. */
 export interface ToolProgress {
   done: number;
   total?: number;
@@ -752,7 +752,7 @@ export interface ToolProgress {
   data?: unknown;
 }
 
-/** ToolStatus says how a tool call stands. */
+/** ToolStatus is the state of a tool call. */
 export type ToolStatus = "running" | "ok" | "error" | "denied" | "unknown";
 
 /** TurnCompleted ends a turn. */
@@ -762,7 +762,7 @@ export interface TurnCompleted {
   error?: string;
   /** the sum of the turn's reports */
   usage?: Usage;
-  /** the name of the request that stopped it, if it had one */
+  /** the ack of the request that stopped it */
   ack?: string;
 }
 
@@ -794,9 +794,9 @@ export interface TurnStopRequested {
   turn_id?: string;
   by: Actor;
   reason?: string;
-  /** Deadline is until when it may take to end well; absent means a moment. */
+  /** Deadline is the end of the time that the agent has to end the turn itself; absent means a short default. */
   deadline?: Time;
-  /** what who asked calls the request */
+  /** the id that the requester gave the request; the end of the turn repeats it */
   ack?: string;
 }
 
@@ -849,7 +849,7 @@ export interface UserMessage {
   context?: unknown;
 }
 
-/** UserMessageWithdrawn takes back a message that waits behind the running turn. */
+/** UserMessageWithdrawn withdraws a queued message. */
 export interface UserMessageWithdrawn {
   sequence: number;
 }
@@ -924,9 +924,9 @@ export interface Workstream {
   cancel_by?: Time;
   /** why it is canceled */
   reason?: string;
-  /** an interactive one's clock runs since then */
+  /** since when the clock of an interactive workstream runs */
   working_since?: Time;
-  /** what that clock had counted before */
+  /** what that clock had counted before then */
   worked_ms?: number;
 }
 
@@ -1103,7 +1103,7 @@ export type KnownEvent = EventOf<KnownType>;
  * only, to separate it from the known ones.
  */
 export type UnknownEvent = Envelope<`?${string}`, unknown>;
-/** A fact of a session. Comparing its type with a known one gives its payload's type. */
+/** An event of a session. Comparing its type with a known one narrows the type of its payload. */
 export type Event = KnownEvent | UnknownEvent;
 /** A request to append an event. The same client_id again returns the first event. */
 export interface Draft<T extends string = string> {
