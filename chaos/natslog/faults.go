@@ -90,9 +90,9 @@ func (c *campaign) do(ctx context.Context, kind string, victim int) (touched [no
 		}
 		pause(ctx, span)
 		return touched, n.pause(false)
-	case "cut a pair": // both reach the third node
+	case "cut a pair": // both reach the third node, so a majority is connected to each
 		others = others[:1]
-		touched[others[0]] = true
+		touched[victim] = false
 	}
 	hold := func(held bool) {
 		for _, o := range others {
