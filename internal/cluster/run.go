@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// maxBackoff is the longest time between two appends of a frame. A log without a leader refuses it at once, and each write waits
+// for the next attempt.
+const maxBackoff = 250 * time.Millisecond
+
 // Run follows the partition until ctx ends, the store fails, or the log cannot be followed: ErrTrimmed, ErrShort, ErrDamaged.
 // It is called once.
 func (r *Replica) Run(ctx context.Context) error {
@@ -239,7 +243,7 @@ func (r *Replica) answered(f *flight) {
 		return
 	}
 	r.failed++
-	f.again = time.Now().Add(min(10*time.Millisecond<<min(r.failed, 10), r.opt.Resend))
+	f.again = time.Now().Add(min(10*time.Millisecond<<min(r.failed, 10), maxBackoff))
 	r.log.Debug("a frame could not be appended; trying again", "err", f.err, "epoch", f.frame.Epoch, "frame", f.frame.Number)
 }
 
