@@ -73,7 +73,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 			first = min(first, st.Last+1)
 			continue
 		}
-		one.answer.ClientID = answerKey(one.prompt.Seq, in.RunID)
+		one.answer.ClientID = answerKey(one.prompt.Seq, in.RunID, "")
 		e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
 		if chat.ReasonOf(err) == chat.PromptEnded && d.stillOpen(ctx, t, one.prompt.RequestID) { // its deadline has passed
 			t.closing, e.Seq, err = one.prompt.RequestID, st.Last+1, nil

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"hash/maphash"
 	"slices"
-	"sync/atomic"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -78,7 +76,7 @@ func (in *input) earlier() (ids []string) {
 func (d *Dialect) replaced(ctx context.Context, t *target, st *chat.State, in *input, e *chat.Event, draft *chat.Draft) (*chat.Event, error) {
 	if e != nil {
 		edited := e.Actor.Same(t.caller.Actor) && !sameText(e, draft)
-		if edited || sameText(e, draft) && d.asksAgain(t, st, in, e) {
+		if edited || sameText(e, draft) && in.asksAgain(t.form, st, e) {
 			return e, nil
 		}
 		return nil, nil
@@ -86,7 +84,7 @@ func (d *Dialect) replaced(ctx context.Context, t *target, st *chat.State, in *i
 	if !in.branches() {
 		return nil, nil
 	}
-	r := chat.Range{Limit: 1, Workstream: &mainLine, Types: userMessages}
+	r := chat.Range{Limit: 1, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type()}}
 	for _, id := range in.earlier() {
 		before, err := d.sent(ctx, t, id)
 		if err != nil {
@@ -104,15 +102,15 @@ func (d *Dialect) replaced(ctx context.Context, t *target, st *chat.State, in *i
 }
 
 // asksAgain reports whether a request wants another answer to a message: its turn has ended, the page shows no answer, and the run
-// is a new one. A plain client that lost its connection sends the same, so the answer must have been sent whole before.
-func (d *Dialect) asksAgain(t *target, st *chat.State, in *input, e *chat.Event) bool {
-	if storedOf(e).Imported { // no turn has answered it here
+// is a new one. A plain client that lost its connection sends the same; it gets the stored answer unless it keeps branches.
+func (in *input) asksAgain(f form, st *chat.State, e *chat.Event) bool {
+	own := storedOf(e)
+	if own.Imported { // no turn has answered it here
 		return true
 	}
-	if turn := st.Line(mainLine).Turn; turn != nil && e.Seq >= turn.Trigger || in.RunID == "" || storedOf(e).Run == in.RunID {
-		return false
-	}
-	return !t.form.plain || d.delivered.has(t, messageID(e))
+	turn := st.Line(mainLine).Turn
+	running := turn != nil && e.Seq >= turn.Trigger
+	return !running && in.RunID != "" && in.RunID != own.Run && (!f.plain || in.branches())
 }
 
 // fork continues the thread in a fork that ends before a message. id is the id of the message that begins the branch.
@@ -136,26 +134,4 @@ func (d *Dialect) fork(ctx context.Context, t *target, st *chat.State, replaced 
 		}
 	}
 	return err
-}
-
-// deliveries remembers to which messages the whole answer was sent. It forgets some, and all when the server restarts.
-type deliveries struct {
-	seed  maphash.Seed
-	marks [4096]atomic.Uint64
-}
-
-// slot is where a message of a thread is remembered, in whichever branch it is, and its mark.
-func (d *deliveries) slot(t *target, message string) (*atomic.Uint64, uint64) {
-	h := maphash.String(d.seed, t.caller.In()+"\x00"+t.caller.Actor.Key()+"\x00"+t.thread+"\x00"+message)
-	return &d.marks[h%uint64(len(d.marks))], h
-}
-
-func (d *deliveries) add(t *target, message string) {
-	slot, mark := d.slot(t, message)
-	slot.Store(mark)
-}
-
-func (d *deliveries) has(t *target, message string) bool {
-	slot, mark := d.slot(t, message)
-	return slot.Load() == mark
 }

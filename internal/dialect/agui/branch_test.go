@@ -61,7 +61,7 @@ func (s *testServer) threads() (ids []string) {
 // A run with a new id for a message that was answered is a new answer in a fork, which takes the place of the session in the thread.
 func TestMessageIsAnsweredAgain(t *testing.T) {
 	for name, c := range map[string]struct{ path, header string }{
-		"TanStack": {"/ag-ui/count", "X-Run-Id"}, "CopilotKit": {"/api/copilotkit/agent/count/run", "X-Nothing"}, "HttpAgent": {"/ag-ui/count", "X-Nothing"},
+		"TanStack": {"/ag-ui/count", "X-Run-Id"}, "CopilotKit": {"/api/copilotkit/agent/count/run", "X-Nothing"}, "HttpAgent": {"/ag-ui/count?branch=1", "X-Nothing"},
 	} {
 		s := newTestServer(t, setup{agents: map[string]agentType{"count": counting()}})
 		send := func(run string, messages ...string) string {
@@ -95,7 +95,7 @@ func TestMessageIsAnsweredAgain(t *testing.T) {
 	}
 }
 
-// A plain client that lost its connection sends the same as one that wants another answer.
+// A plain client that lost its connection sends the same as a page that wants another answer.
 func TestClientThatLostItsConnectionGetsTheAnswer(t *testing.T) {
 	hold := make(chan struct{})
 	slow := agent.Func(func(ctx context.Context, t *agent.Turn) error {

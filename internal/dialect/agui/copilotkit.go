@@ -3,6 +3,7 @@ package agui
 import (
 	"cmp"
 	"net/http"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
@@ -169,14 +170,14 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	return map[string]any{"threads": list, "nextCursor": next}, nil
 }
 
-// threadMessages lists the messages of a thread in the form of AG-UI.
+// threadMessages lists the newest messages of a thread in the form of AG-UI.
 func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
 	sess, err := d.find(r.Context(), c, r.PathValue("thread"))
 	if err != nil {
 		return nil, err
 	}
 	list := []message{}
-	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Workstream: &mainLine}) {
+	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: maxHydrated, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
 		if err != nil {
 			return nil, err
 		}
@@ -184,6 +185,7 @@ func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
 			list = append(list, m)
 		}
 	}
+	slices.Reverse(list)
 	return map[string]any{"messages": list}, nil
 }
 
@@ -233,7 +235,7 @@ func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
 			}
 		})
 	}
-	return map[string]any{"events": list}, err
+	return map[string]any{"events": list[max(0, len(list)-maxHydrated):]}, err
 }
 
 // threadState is the state that the page sent last.

@@ -51,6 +51,11 @@ func (in *input) check() error {
 	if in.Version != "" && in.Version != "1" && !strings.HasPrefix(in.Version, "1.") {
 		return chat.Errorf(chat.Invalid, "protocolVersion %q is not supported: this server speaks 1.0 and, without the field, 0.0.x", text.Clip(in.Version, 40))
 	}
+	for i := range in.Messages {
+		if string(in.Messages[i].Content) == "null" { // clients refuse it when it comes back
+			in.Messages[i].Content = nil
+		}
+	}
 	for i := range in.Resume {
 		e := &in.Resume[i]
 		if e.Status != "resolved" && e.Status != "cancelled" {

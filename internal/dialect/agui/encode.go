@@ -21,7 +21,6 @@ type frame struct {
 	run     chat.Seq     // the event that begins the run
 	event   chat.EventID // its id
 	trigger chat.Seq     // the message that it answers, 0 when there is none
-	message string       // its id
 	n       int          // the number of the frame in the run
 	extra   bool         // not every reader gets it, so it has no number of its own
 	start   bool         // it is RUN_STARTED
@@ -83,7 +82,6 @@ type run struct {
 	event     chat.EventID
 	id        string
 	trigger   chat.Seq
-	message   string
 	n         int
 	subagents map[string]bool            // that were started in it; true while open
 	shown     map[string]json.RawMessage // activities by their id, and the state under ""
@@ -269,7 +267,7 @@ func runID(turn chat.TurnID, trigger *chat.Event) string {
 
 // continuedID is the id of a run that an event other than turn.started begins.
 func (x *encoder) continuedID(e *chat.Event) string {
-	if id := runOfAnswer(e); id != "" {
+	if id, _ := senderOf(e); id != "" {
 		return id
 	}
 	return string(x.turn) + "-" + strconv.FormatUint(uint64(e.Seq), 10)
@@ -299,7 +297,7 @@ func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
 		ev.Version = "1.0"
 	}
 	if trigger != nil {
-		x.run.trigger, x.run.message = trigger.Seq, messageID(trigger)
+		x.run.trigger = trigger.Seq
 		ev.Input = &runInput{
 			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
 		}
@@ -322,7 +320,7 @@ var emptyObject = json.RawMessage("{}")
 func (x *encoder) emit(ev event) {
 	ev.Time = int64(x.at) / 1000
 	x.run.n++
-	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, message: x.run.message, n: x.run.n, data: marshal(ev)})
+	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, n: x.run.n, data: marshal(ev)})
 }
 
 func marshal(ev event) []byte {

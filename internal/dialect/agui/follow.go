@@ -46,13 +46,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) erro
 			for i := range frames {
 				buf = wire.AppendSSE(buf, "", frames[i].id(), frames[i].data)
 			}
-			err := s.Write(ctx, buf)
-			for i := range frames {
-				if err == nil && frames[i].end {
-					d.delivered.add(t, frames[i].message)
-				}
-			}
-			return err
+			return s.Write(ctx, buf)
 		}, func() error { return s.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
 		if err != nil && ctx.Err() == nil && chat.CodeOf(err) == chat.Internal {
 			d.log.ErrorContext(ctx, "a stream failed", "session", t.session, "err", err)

@@ -125,7 +125,7 @@ func (d *Dialect) runIn(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{Limit: 200, Desc: true, Types: []string{
 		chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
 	}}) {
-		if err != nil || storedOf(&e).Run == runID || runOfAnswer(&e) == runID {
+		if answered, _ := senderOf(&e); err != nil || answered == runID || storedOf(&e).Run == runID {
 			return &e, err
 		}
 	}
@@ -176,8 +176,11 @@ var uiTypes = []string{
 	chat.UserMessage{}.Type(), chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.AgentToolCall{}.Type(), chat.AgentToolResult{}.Type(), chat.AgentToolError{}.Type(),
 }
 
-// maxHydrated bounds the events of a page of messages. A message of the assistant that has more is cut there.
-const maxHydrated = 5000
+// Bounds of a page of messages. A message of the assistant that has more is cut there.
+const (
+	maxHydrated      = 5000 // events
+	maxHydratedBytes = 16 << 20
+)
 
 // hydrate returns the newest messages of a thread, or those before an event.
 func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, limit int, before chat.Seq) (*hydration, error) {
@@ -195,7 +198,7 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 		}
 	}
 	var events []chat.Event
-	messages, ofAgent := 0, false
+	messages, size, ofAgent := 0, 0, false
 	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
 		if err != nil {
 			return nil, err
@@ -204,7 +207,7 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 		if user || !ofAgent {
 			messages++
 		}
-		if messages > limit || len(events) == maxHydrated {
+		if size += len(e.Payload); len(events) > 0 && (messages > limit || len(events) == maxHydrated || size > maxHydratedBytes) {
 			out.Page = &pageInfo{Truncated: true, Cursor: strconv.FormatUint(uint64(events[len(events)-1].Seq), 10)}
 			break
 		}

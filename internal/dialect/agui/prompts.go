@@ -176,27 +176,30 @@ func permissionSchema(p *chat.AgentPermissionRequest) json.RawMessage {
 	return b
 }
 
-// runMark begins the client_id of an answer. The number of the prompt's event and the id of the run follow.
+// runMark begins the client_id of an answer. The number of the prompt's event, the id of the run and, for a message that answers a
+// question, its id follow.
 const runMark = "agui-run:"
 
-// answerKey is the client_id of a run's answer to a prompt, "" when the run's id is too long for one. A request that is repeated
-// after some of its answers were stored has the same keys.
-func answerKey(prompt chat.Seq, runID string) string {
+// answerKey is the client_id of a run's answer to a prompt, "" when the ids are too long for one. A request that is repeated after
+// some of its answers were stored has the same keys.
+func answerKey(prompt chat.Seq, runID, messageID string) string {
 	key := runMark + strconv.FormatUint(uint64(prompt), 10) + ":" + runID
+	if messageID != "" {
+		key += "\n" + messageID
+	}
 	if runID == "" || len(key) > chat.MaxClientID {
 		return ""
 	}
 	return key
 }
 
-// runOfAnswer is the id of the run that sent an answer, "" when it came another way.
-func runOfAnswer(e *chat.Event) string {
-	rest, ok := strings.CutPrefix(e.ClientID, runMark)
-	if !ok {
-		return ""
+// senderOf returns the ids of the run and of the message that brought an answer, "" when it came another way.
+func senderOf(e *chat.Event) (run, message string) {
+	if rest, ok := strings.CutPrefix(e.ClientID, runMark); ok {
+		_, run, _ = strings.Cut(rest, ":")
+		run, message, _ = strings.Cut(run, "\n")
 	}
-	_, id, _ := strings.Cut(rest, ":")
-	return id
+	return run, message
 }
 
 // answerTo makes the answer to a prompt from the entries and tool messages of a request. ok is false when some of the prompt's

@@ -158,6 +158,24 @@ func TestAnswerGivenElsewhere(t *testing.T) {
 	}
 }
 
+func TestSchemaOfABinaryChoiceIsABoolean(t *testing.T) {
+	s := newTestServer(t, setup{})
+	i := last(s.run(body("th", "r1", "u1 /ask binary_choice"))).Outcome.Interrupts[0]
+	if !strings.Contains(string(i.ResponseSchema), `"value":{"type":"boolean"}`) {
+		t.Errorf("got %s", i.ResponseSchema)
+	}
+}
+
+func TestResultOfAPageToolWithPicturesKeepsThem(t *testing.T) {
+	parts := `[{"type":"text","text":"done"},{"type":"image","source":{"type":"url","value":"https://example.com/a.png"}}]`
+	if got := toolResult(json.RawMessage(parts)); string(got) != parts {
+		t.Errorf("got %s", got)
+	}
+	if got := toolResult(json.RawMessage(`[{"type":"text","text":"a"},{"type":"text","text":"b"}]`)); string(got) != `"a\nb"` {
+		t.Errorf("got %s", got)
+	}
+}
+
 func TestInvalidAnswerLeavesThePromptOpen(t *testing.T) {
 	s := newTestServer(t, setup{})
 	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
@@ -179,6 +197,11 @@ func TestMessageWhileAPromptIsOpen(t *testing.T) {
 	s.run(body("th", "r1", "u1 /ask radio"))
 	if frames := s.run(body("th", "r2", "u1 /ask radio", "u2 sms")); said(frames) != "You answered: sms" {
 		t.Errorf("a message that fits: %q", said(frames))
+	}
+	for _, run := range []string{"r2", "r2-again"} {
+		if frames := s.run(body("th", run, "u1 /ask radio", "u2 sms")); frames[0].RunID != "r2" || said(frames) != "You answered: sms" {
+			t.Errorf("the message again: %s %q", frames[0].RunID, said(frames))
+		}
 	}
 	s.run(body("th", "r3", "u3 /approve deploy {}"))
 	frames := s.run(body("th", "r4", "u4 go on"))

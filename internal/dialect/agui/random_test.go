@@ -69,7 +69,7 @@ func (l *randomLog) once() {
 	case 11:
 		l.add(line, chat.AgentToolError{CallID: call, Error: l.pick("", "no"), Code: "denied"})
 	case 12:
-		l.add(line, chat.AgentPlan{Tasks: []chat.Task{{ID: "1", Title: "one", Status: "done"}}})
+		l.add(line, chat.AgentPlan{Tasks: []chat.Task{{ID: "1", Title: "one and more", Status: l.pick("pending", "done")}, {ID: "2", Title: "two", Status: l.pick("pending", "done")}}})
 	case 13:
 		l.add(line, chat.AgentToolProgress{CallID: call, Done: 1, Data: raw})
 	case 14:
@@ -111,10 +111,14 @@ func (l *randomLog) once() {
 			l.add("", chat.TurnStarted{TurnID: l.turn, Trigger: seq})
 		}
 	case 27:
+		if l.rng.IntN(3) == 0 {
+			l.add("", chat.AgentText{Text: "from the page"})
+			l.steps[len(l.steps)-1].event.Via = via
+		}
 		seq := l.add("", chat.UserMessage{Text: "and this"})
 		l.add("", chat.TurnInput{Sequences: []chat.Seq{seq, 99999}})
 	case 28:
-		l.add(line, chat.Unknown{Name: l.pick("remote.round", "acme.thing", "llm.message"), Payload: json.RawMessage(l.pick(`{"state":{"n":1}}`, `{"state":null}`, `null`, `[]`))})
+		l.add(line, chat.Unknown{Name: l.pick("remote.round", "acme.thing", "llm.message"), Payload: json.RawMessage(l.pick(`{"state":{"title":"a title that stays","n":1}}`, `{"state":{"title":"a title that stays","n":[2,{"__proto__":1}]}}`, `{"state":null}`, `null`, `[]`))})
 	case 29:
 		l.add(line, chat.AgentError{Message: "oops", Recoverable: true})
 		l.add(line, chat.AgentShare{URL: "https://example.com"})
@@ -154,7 +158,7 @@ func TestAnyLogGivesValidRuns(t *testing.T) {
 	}
 	logs := uint64(100)
 	if file != nil {
-		logs = 400
+		logs = 200
 	}
 	for seed := range logs {
 		l := &randomLog{rng: rand.New(rand.NewPCG(seed, 7)), blocks: map[string]int{}}

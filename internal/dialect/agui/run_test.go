@@ -60,6 +60,10 @@ func TestSameMessageIsAskedOnce(t *testing.T) {
 	// A page that lost the connection has a part of the answer, and sends the same message in a new run.
 	partial := `{"id":"` + first[1].MessageID + `","role":"assistant","content":"You sa"}`
 	third := s.run(body("th", "r2", "u1 hello", partial))
+	// Clients refuse null in a field.
+	if null := s.run(body("th", "r5", `{"id":"a0","role":"assistant","content":null}`, "u1 hello", partial)); strings.Contains(null[1].json, "null") {
+		t.Errorf("got %s", null[1].json)
+	}
 	if third[1].Type != "MESSAGES_SNAPSHOT" || len(third[1].Messages) != 1 || third[1].Messages[0].ID != "u1" || third[1].id != "" || said(third) != "You said: hello" {
 		t.Errorf("the page does not forget its part: %s", third[1].json)
 	}

@@ -3,7 +3,6 @@ package agui
 import (
 	"cmp"
 	"context"
-	"hash/maphash"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -61,12 +60,11 @@ const via = "agui"
 
 // Dialect serves AG-UI clients.
 type Dialect struct {
-	opt       Options
-	files     attachment.Store
-	log       *slog.Logger
-	http      *edge.HTTP
-	gates     keylock.Locks // of several requests that send to a thread, one decides at a time
-	delivered deliveries
+	opt   Options
+	files attachment.Store
+	log   *slog.Logger
+	http  *edge.HTTP
+	gates keylock.Locks // of several requests that send to a thread, one decides at a time
 }
 
 // New returns the dialect.
@@ -81,7 +79,7 @@ func New(opt Options) *Dialect {
 	}
 	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, log: log, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, delivered: deliveries{seed: maphash.MakeSeed()},
+		opt: opt, log: log, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact},
 		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
 	}
 }

@@ -274,6 +274,9 @@ func (x *encoder) unknown(line string, b chat.Unknown) {
 
 // messageID is the id by which clients know a message of a person.
 func messageID(e *chat.Event) string {
+	if _, id := senderOf(e); id != "" {
+		return id
+	}
 	if e.Via == via {
 		return cmp.Or(storedOf(e).MessageID, e.ClientID, string(e.ID))
 	}

@@ -89,6 +89,9 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 	if err != nil {
 		return err
 	}
+	if _, reply := bodyOf(e).(chat.UserInputResponse); reply {
+		return d.continueAt(ctx, t, e.Seq)
+	}
 	replaced, err := d.replaced(ctx, t, st, in, e, &draft)
 	if err == nil && replaced != nil {
 		e, err = nil, d.fork(ctx, t, st, replaced, id)
@@ -99,7 +102,7 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 	if e == nil {
 		if p := d.waits(st); p != nil && replaced == nil {
 			// When another answer is first in this moment it is a message like any other.
-			if err := d.reply(ctx, t, st, p, in, draft); chat.ReasonOf(err) != chat.PromptEnded {
+			if err := d.reply(ctx, t, st, p, in, id, draft); chat.ReasonOf(err) != chat.PromptEnded {
 				return err
 			}
 		}
@@ -161,7 +164,7 @@ func (d *Dialect) store(ctx context.Context, t *target, draft chat.Draft, attach
 	}
 	events, err := d.opt.Sessions.Append(ctx, t.caller, t.session, []chat.Draft{draft})
 	if err != nil {
-		return d.reused(ctx, t, err)
+		return nil, err
 	}
 	return &events[0], nil
 }
@@ -171,8 +174,6 @@ const (
 	recentMessages = 50
 	recentPrompts  = 1000
 )
-
-var userMessages = []string{chat.UserMessage{}.Type()}
 
 // sent returns the message that pages know by an id, nil when there is none. Messages of other clients have the id of their event.
 func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, error) {
@@ -189,8 +190,10 @@ func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, 
 		}
 		return e, err
 	}
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentMessages, Desc: true, Workstream: &mainLine, Types: userMessages}) {
-		if err != nil || messageID(&e) == id { // of another person
+	// It may be of another person, or the answer to a question.
+	recent := chat.Range{Limit: recentMessages, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type()}}
+	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, recent) {
+		if err != nil || messageID(&e) == id {
 			return &e, err
 		}
 	}
@@ -206,16 +209,6 @@ func (d *Dialect) event(ctx context.Context, t *target, seq chat.Seq) (*chat.Eve
 	return &e, err
 }
 
-// reused returns the stored message when an append failed because its client_id was used before.
-func (d *Dialect) reused(ctx context.Context, t *target, cause error) (*chat.Event, error) {
-	public := chat.Public(cause)
-	seq, ok := public.Details["sequence"].(chat.Seq)
-	if public.Reason != chat.ClientIDReused || !ok {
-		return nil, cause
-	}
-	return d.event(ctx, t, seq)
-}
-
 // waits returns the prompt that the main line waits for, nil when it does not wait.
 func (d *Dialect) waits(st *chat.State) *chat.Prompt {
 	for _, p := range st.Prompts {
@@ -228,9 +221,9 @@ func (d *Dialect) waits(st *chat.State) *chat.Prompt {
 
 // reply handles a message that comes while the turn waits for an answer, from a client that knows no interrupts: it answers a
 // question, and otherwise the run says again what is asked. The message would wait behind the prompt for ever.
-func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.Prompt, in *input, draft chat.Draft) error {
+func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.Prompt, in *input, id string, draft chat.Draft) error {
 	if p.Input != nil && len(st.Prompts) == 1 {
-		a := chat.Answer{Text: draft.Body.(chat.UserMessage).PlainText(), ClientID: answerKey(p.Seq, in.RunID)}
+		a := chat.Answer{Text: draft.Body.(chat.UserMessage).PlainText(), ClientID: answerKey(p.Seq, in.RunID, id)}
 		if _, err := a.Body(p); err == nil {
 			e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, p.RequestID, a)
 			if err != nil {

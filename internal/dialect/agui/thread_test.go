@@ -3,7 +3,9 @@ package agui
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
@@ -146,5 +148,69 @@ func TestMessagesOfTheRunningRunAreNotListed(t *testing.T) {
 	p := s.page("threadId=th")
 	if n := len(p.Messages); n != 3 || p.Messages[2].ID != "u1" || p.ActiveRun == nil || p.ActiveRun.RunID != "r1" {
 		t.Errorf("got %+v", p)
+	}
+}
+
+// What a caller does with ids of others changes nothing and shows nothing.
+func TestThreadsOfOthersStayTheirs(t *testing.T) {
+	s := newTestServer(t, setup{secured: true})
+	s.user = "alice"
+	res := s.open("/ag-ui/demo", body("hers", "ra", "u1 /sleep 600"))
+	defer res.Close()
+	frames, err := readFrames(res.Reader, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := last(s.run(body("asked", "rb", "u1 /ask radio")))
+	prompt := asked.Outcome.Interrupts[0].ID
+	before := len(s.Events("hers")) + len(s.Events("asked"))
+	s.user = "bob"
+	for path, b := range map[string]string{"stop/hers": `{}`, "stop/asked": `{"runId":"rb"}`} {
+		if code, text, _ := s.Call("POST", "/api/copilotkit/agent/demo/"+path, b, s.header(nil)...); code != 200 || strings.TrimSpace(text) != `{"stopped":false}` {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	s.refused(404, "/ag-ui/demo", resumed("asked", "r", entry(prompt, `{"value":"sms"}`)))
+	s.refused(404, "/ag-ui/demo", body("hers", "ra"), "Last-Event-ID", frames[0].id)
+	s.run(body("asked", "rc", "u1 /ask radio")) // bob's own thread of that name
+	s.refused(400, "/ag-ui/demo", resumed("asked", "rd", entry(prompt, `{"value":"sms"}`)))
+	s.run(body("hers", "re", "u1 edited"))
+	for _, query := range []string{"runId=ra", "runId=rb", "runId=" + frames[0].RunID + "&threadId=hers"} {
+		if code, text, _ := s.Call("GET", "/ag-ui/demo?"+query, "", s.header(nil)...); code != 404 {
+			t.Errorf("%s: %d %s", query, code, text)
+		}
+	}
+	if n := len(s.Events("hers")) + len(s.Events("asked")); n != before {
+		t.Errorf("%d events, before %d", n, before)
+	}
+}
+
+// Requests that arrive together make one session, one import and one fork.
+func TestRequestsAtTheSameTime(t *testing.T) {
+	s := newTestServer(t, setup{secured: true})
+	s.user = "alice"
+	together := func(b func(i int) string) {
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				res := s.Send("POST", "/api/copilotkit/agent/demo/run", b(i), s.header(nil)...)
+				_, _ = io.Copy(io.Discard, res.Body) // it must end
+				res.Body.Close()
+			})
+		}
+		wg.Wait()
+	}
+	together(func(int) string { return body("th", "r1", "u0 before", answer("x"), "u1 hello") })
+	if n, turns := s.count("th", chat.UserMessage{}), s.count("th", chat.TurnStarted{}); n != 2 || turns != 1 {
+		t.Errorf("%d messages, %d turns", n, turns)
+	}
+	together(func(int) string { return body("th", "r2", "u0 before", answer("x"), "u1 edited") })
+	together(func(int) string { return body("th", "r3", "u0 before", answer("x"), "u1 edited") })
+	page, err := s.Sessions.List(t.Context(), callerOf("alice"), chat.Filter{Limit: 100})
+	if err != nil || len(page.Sessions) != 3 {
+		t.Errorf("%d sessions after an edit and a new answer, %v", len(page.Sessions), err)
+	}
+	if got := said(s.stream("/ag-ui/demo?connect=1", body("th", "c"))); got != "You said: edited" {
+		t.Errorf("the thread has %q", got)
 	}
 }

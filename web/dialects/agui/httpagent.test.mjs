@@ -157,6 +157,7 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
 
   test(`${version}: a message is answered again, and edited`, async () => {
     const { agent, say } = open(HttpAgent);
+    agent.url += "?branch=1";
     await say("one");
     await say("two");
     const two = agent.messages[2];
