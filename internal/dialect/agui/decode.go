@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -30,6 +31,7 @@ func decodeInput(b []byte) (*input, error) {
 	if err := edge.Decode(b, &in); err != nil {
 		return nil, err
 	}
+	in.ThreadID, in.RunID = cmp.Or(in.ThreadID, in.PythonThread), cmp.Or(in.RunID, in.PythonRun)
 	return &in, in.check()
 }
 

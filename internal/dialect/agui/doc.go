@@ -12,7 +12,8 @@
 //	tool messages at the end       the results of client tools, an answer to the open approval request
 //	POST …/stop/{threadId}         turn.stop_requested
 //
-// All other messages of the request are what the page has on its screen. They are not read.
+// All other messages of the request are what the page has on its screen. Their texts are imported into a new session; later they are
+// not read. A message that replaces another one begins a fork, see branch.go.
 //
 // # How events become runs
 //
@@ -22,13 +23,13 @@
 //	turn.started                   RUN_STARTED
 //	agent.text, thinking, previews TEXT_MESSAGE_*, REASONING_*
 //	agent.tool_call, _result       TOOL_CALL_*
-//	agent.plan, progress, artifact ACTIVITY_SNAPSHOT
+//	agent.plan, progress, artifact ACTIVITY_SNAPSHOT, ACTIVITY_DELTA
 //	agent.status, error, share     CUSTOM parley.*
 //	workstream.*                   SUBAGENT_*
 //	agent.*_request                RUN_FINISHED with interrupts, or with the ids of the client tools to run
 //	turn.completed                 RUN_FINISHED or RUN_ERROR
 //
-// The frames of a run are a function of the log (see package turnlog and type encoder). The id of a frame is the number of the
+// The frames of a run are a function of the log (see package turnlog and type encoder). The id of a frame is the id of the
 // event that begins the run and the number of the frame in the run, so a client resumes at any frame, also after a restart.
 //
 // # Concurrency

@@ -29,6 +29,14 @@ func TestRunShowsTheAnswer(t *testing.T) {
 	}
 }
 
+func TestAgentFrameworkNamesItsThreadInSnakeCase(t *testing.T) {
+	s := newTestServer(t, setup{})
+	frames := s.run(`{"thread_id":"th","run_id":"r1","messages":[{"id":"u1","role":"user","content":"hello"}]}`)
+	if frames[0].ThreadID != "th" || frames[0].RunID != "r1" || said(frames) != "You said: hello" {
+		t.Errorf("got %s", frames[0].json)
+	}
+}
+
 func TestClientsBeforeVersion1GetNoNewFields(t *testing.T) {
 	s := newTestServer(t, setup{})
 	old := func(b string) string { return strings.Replace(b, `"protocolVersion":"1.0",`, "", 1) }

@@ -17,6 +17,9 @@ type input struct {
 	Props    json.RawMessage `json:"forwardedProps,omitempty"`
 	Resume   []resumeEntry   `json:"resume,omitempty"`
 
+	PythonThread string `json:"thread_id,omitempty"` // these are of the client of Microsoft's Agent Framework
+	PythonRun    string `json:"run_id,omitempty"`
+
 	Branch bool `json:"-"` // from the query: see branches
 }
 
