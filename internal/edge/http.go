@@ -66,6 +66,9 @@ func (x *HTTP) Reply(h func(r *http.Request, c chat.Caller) (any, error)) Handle
 // Fail answers with an error, and logs it when the server is at fault.
 func (x *HTTP) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	err = wire.Reason(r.Context(), err)
+	if errors.Is(err, wire.ErrShutdown) {
+		err = chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
+	}
 	e := chat.Public(err)
 	if (e.Code == chat.Internal || e.Code == chat.Unavailable) && r.Context().Err() == nil { // else the client has disconnected
 		x.Log.ErrorContext(r.Context(), "request failed", "route", r.Pattern, "code", e.Code, "err", err)

@@ -2,7 +2,6 @@ package agui
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -37,7 +36,7 @@ type target struct {
 // stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects. A stream that
 // ends before its run is broken off, because clients take a proper end for success.
 func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) error {
-	err := wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	return wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
 		if err := s.Write(ctx, wire.AppendSSEComment(nil, "open")); err != nil {
 			return err
 		}
@@ -53,10 +52,6 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) erro
 		}
 		return err
 	})
-	if errors.Is(err, wire.ErrShutdown) {
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
-	}
-	return err
 }
 
 // follow calls show with the frames of a target until it has ended. idle is called in times of silence.

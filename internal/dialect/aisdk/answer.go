@@ -141,7 +141,6 @@ func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionI
 			return nil, err
 		}
 		before := len(r.prompts)
-		r.added = r.added[:0]
 		r.event(&e)
 		if len(r.prompts) > before {
 			all = append(all, &asked{prompt: *r.prompts[before], open: true})

@@ -100,27 +100,27 @@ func (r *run) start(message chat.Seq) chunk {
 
 // take returns what an entry adds. The result is valid until the next call.
 func (r *run) take(e *chat.Entry) ([]addition, error) {
-	r.added, r.out = r.added[:0], nil
-	if r.ended {
-		return nil, nil
-	}
-	if p := e.Piece; p != nil {
-		if p.Workstream == "" && p.Turn == r.turn && r.turn != "" {
-			r.piece(p.Block, p.Kind == chat.ThinkingBlock, p.Offset, p.Text)
+	p := e.Piece
+	if p == nil {
+		ev, err := e.Fact.Event()
+		if err != nil {
+			return nil, err
 		}
+		return r.event(&ev), nil
+	}
+	r.added = r.added[:0]
+	if p.Workstream == "" && p.Turn == r.turn && r.turn != "" && !r.ended {
+		r.piece(p.Block, p.Kind == chat.ThinkingBlock, p.Offset, p.Text)
 		r.flush(false)
-		return r.added, nil
 	}
-	ev, err := e.Fact.Event()
-	if err != nil {
-		return nil, err
-	}
-	r.event(&ev)
 	return r.added, nil
 }
 
-// event shows a stored event. A prompt ends the segment, also if it adds no chunks.
-func (r *run) event(e *chat.Event) {
+// event returns what a stored event adds, as take does. A prompt ends the segment, also if it adds no chunks.
+func (r *run) event(e *chat.Event) []addition {
+	if r.added = r.added[:0]; r.ended {
+		return nil
+	}
 	asks := r.prompt(e)
 	switch {
 	case asks:
@@ -130,6 +130,7 @@ func (r *run) event(e *chat.Event) {
 		r.workstream(e)
 	}
 	r.flush(asks)
+	return r.added
 }
 
 // flush ends the chunks of the present entry.

@@ -30,7 +30,6 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 			if err != nil {
 				return nil, err
 			}
-			r.added = r.added[:0]
 			r.event(&before)
 		}
 	}

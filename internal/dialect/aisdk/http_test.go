@@ -166,6 +166,23 @@ func TestAMessageDoesNotWaitBehindAnApproval(t *testing.T) {
 	if got := s.say("c1", "m2", "hello?"); got.status != http.StatusConflict {
 		t.Errorf("%d %s", got.status, got.text)
 	}
+	if got := s.post(fileMessage("look", "data:image/png;base64,"+strings.Repeat("QUJD", 20000))); got.status != http.StatusConflict {
+		t.Errorf("with a file: %d %s", got.status, got.text)
+	}
+	if files, _, err := s.Files.List(t.Context(), "c1", "", "", 10); err != nil || len(files) != 0 {
+		t.Errorf("stored: %v %v", files, err)
+	}
+}
+
+func TestAFileIsNoAnswer(t *testing.T) {
+	s := newTestServer(t, nil)
+	s.say("c1", "m1", "/ask text")
+	if got := s.post(fileMessage("blue", "https://example.com/blue.png")); got.status != http.StatusBadRequest {
+		t.Errorf("%d %s %v", got.status, got.text, got.chunks)
+	}
+	if n := len(s.Events("c1", "user.input_response", "user.message")); n != 1 {
+		t.Errorf("%d events are stored", n)
+	}
 }
 
 // follow sends a user message behind an assistant message that has a part.
@@ -366,6 +383,7 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 		"an event":       {userMessage("c1", "m1", strings.Repeat("x", chat.MaxEvent-500)), 413},
 		"a linked file":  {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[{"type":"file","mediaType":"text/plain","url":"/parley/v1/sessions/c1/artifacts/uploads/a"}]}]}`, 400},
 		"answer of none": {`{"id":"c1","messages":[{"id":"t-1","role":"assistant","parts":[]}]}`, 404},
+		"no agent":       {`{"id":"c1","agent":"none","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`, 400},
 		"an agent":       {`{"id":"c1","agent":"not a name!","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`, 400},
 	} {
 		if got := s.post(c.body); got.status != c.status || got.text == "" || strings.HasPrefix(got.text, "{") {

@@ -172,11 +172,7 @@ func (l *listing) take(e *chat.Event) {
 	if l.run == nil {
 		return
 	}
-	l.run.added = l.run.added[:0]
-	if !l.run.ended {
-		l.run.event(e)
-	}
-	for _, s := range l.run.added {
+	for _, s := range l.run.event(e) {
 		m := l.current[s.at.message]
 		if m == nil {
 			m = &uiMessage{ID: messageID(l.run.turn, s.at.message), Role: roleAssistant}

@@ -72,9 +72,6 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if sess.Agent == chat.NoAgent {
 		return target{}, invalid("This chat has no agent that answers.")
 	}
-	if err := d.files.Put(ctx, c, sess.ID, uploads); err != nil {
-		return target{}, err
-	}
 	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return target{}, err
@@ -82,14 +79,20 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	given := req.before.answers()
 	asks := slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine || given.mentions(p) })
 	if !asks && !req.regenerate && !req.edits {
-		return d.append(ctx, c, sess.ID, draft)
+		return d.append(ctx, c, sess.ID, draft, uploads)
 	}
 	sent, err := d.sentAs(ctx, c, sess.ID, m.ID)
 	switch {
 	case err != nil:
 		return target{}, err
 	case sent != nil && (req.regenerate || req.edits && !same(sent, &draft)):
-		return d.replace(ctx, c, &sess, req.chat, sent, draft, req.regenerate)
+		if req.regenerate {
+			uploads = nil // the fork has those of the stored message
+			if draft, err = draft.WithBody(sent.Body); err != nil {
+				return target{}, err
+			}
+		}
+		return d.replace(ctx, c, &sess, req.chat, sent, draft, uploads)
 	case sent != nil:
 		return d.repeat(ctx, c, sent, &draft)
 	}
@@ -99,7 +102,7 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if t, answered, err := d.reply(ctx, c, st, &draft, &body); answered || err != nil {
 		return t, err
 	}
-	return d.append(ctx, c, sess.ID, draft)
+	return d.append(ctx, c, sess.ID, draft, uploads)
 }
 
 // repeat returns the response to a message that was sent before.
@@ -115,8 +118,11 @@ func same(e *chat.Event, d *chat.Draft) bool {
 	return e.Type == d.Type && chat.SameJSON(e.Payload, d.Payload)
 }
 
-// append stores a user message. The same message again is the stored one.
-func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (target, error) {
+// append stores a user message with its files. The same message again is the stored one.
+func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft, uploads []attachment.File) (target, error) {
+	if err := d.files.Put(ctx, c, id, uploads); err != nil {
+		return target{}, err
+	}
 	events, err := d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft})
 	if chat.ReasonOf(err) == chat.ClientIDReused { // a reply to a question, or another message
 		sent, findErr := d.sentAs(ctx, c, id, draft.ClientID)
@@ -166,6 +172,9 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, st *chat.State, draf
 			}
 			continue
 		}
+		if len(body.Content) > 0 {
+			return t, false, invalid("The agent waits for an answer to its question: answer with text before you send a file.")
+		}
 		answer, err := chat.Answer{Text: body.PlainText()}.Body(p)
 		if err != nil {
 			return t, false, err
@@ -210,15 +219,9 @@ func (d *Dialect) attach(ctx context.Context, c chat.Caller, e *chat.Event) (tar
 }
 
 // replace answers a message again, or an edited one, in a fork that takes the place of the session in this chat.
-func (d *Dialect) replace(ctx context.Context, c chat.Caller, sess *chat.Session, name string, sent *chat.Event, draft chat.Draft, again bool) (target, error) {
+func (d *Dialect) replace(ctx context.Context, c chat.Caller, sess *chat.Session, name string, sent *chat.Event, draft chat.Draft, uploads []attachment.File) (target, error) {
 	if _, ok := sent.Body.(chat.UserMessage); !ok {
 		return target{}, chat.Errorf(chat.Conflict, "This message has answered a question and cannot be sent again.")
-	}
-	if again {
-		var err error
-		if draft, err = draft.WithBody(sent.Body); err != nil {
-			return target{}, err
-		}
 	}
 	// The page leaves the turn that answers the message.
 	if _, err := d.opt.Sessions.Stop(ctx, c, sess.ID, mainLine, "the message is answered anew in a fork"); err != nil {
@@ -231,7 +234,7 @@ func (d *Dialect) replace(ctx context.Context, c chat.Caller, sess *chat.Session
 	if err := d.opt.Sessions.ReplaceAlias(ctx, c, forkName(name), fork.ID); err != nil {
 		return target{}, err
 	}
-	return d.append(ctx, c, fork.ID, draft)
+	return d.append(ctx, c, fork.ID, draft, uploads)
 }
 
 // forkName is the caller's name for the session that has taken the place of another one in a chat. The name of the chat itself
@@ -255,7 +258,7 @@ func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Se
 
 // create begins a chat.
 func (d *Dialect) create(ctx context.Context, c chat.Caller, name string, n chat.NewSession) error {
-	if n.Agent != "" && n.Agent != chat.NoAgent && d.opt.Agents != nil && !slices.Contains(d.opt.Agents(c.In()), n.Agent) {
+	if n.Agent != "" && d.opt.Agents != nil && !slices.Contains(d.opt.Agents(c.In()), n.Agent) || n.Agent == chat.NoAgent {
 		return invalid("There is no agent %q.", text.Clip(n.Agent, 80))
 	}
 	_, _, err := d.opt.Sessions.Ensure(ctx, c, name, n)

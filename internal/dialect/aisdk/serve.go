@@ -3,7 +3,6 @@ package aisdk
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"log/slog"
 	"net/http"
@@ -138,7 +137,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if t.run != "" {
 		h.Set("X-Workflow-Run-Id", t.run)
 	}
-	err := wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	return wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
 		if err := s.Flush(ctx); err != nil {
 			return err
 		}
@@ -158,13 +157,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 		}
 		return s.Write(ctx, []byte("data: [DONE]\n\n"))
 	})
-	if errors.Is(err, wire.ErrShutdown) {
-		return errShutdown
-	}
-	return err
 }
-
-var errShutdown = chat.Errorf(chat.Unavailable, "The server is shutting down; try again in a moment.")
 
 // report logs a stream that failed by a fault of the server.
 func (d *Dialect) report(ctx context.Context, id chat.SessionID, err error) {
@@ -209,10 +202,7 @@ func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 
 // resumable returns what an id of a run or a chat stands for, nil when there is nothing to resume.
 func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legacy, finished bool) (*target, error) {
-	if t, err := d.runByID(ctx, c, id); t != nil || err != nil {
-		if t != nil {
-			t.legacy = legacy
-		}
+	if t, err := d.runByID(ctx, c, id, legacy); t != nil || err != nil {
 		return t, err
 	}
 	sess, err := d.find(ctx, c, id)
@@ -241,35 +231,38 @@ func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legac
 	return nil, nil
 }
 
-// runByID returns the run with an id, nil when the id is not that of a run.
-func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string) (*target, error) {
-	turn, at, ok := parseRun(id)
-	parsed, _ := chat.ParseID(chat.TurnPrefix, string(turn))
-	waits := false
-	if !ok {
-		if parsed, waits = chat.ParseID(chat.EventPrefix, id); !waits {
-			return nil, nil
-		}
+// runByID returns the run with an id, or the run of the message with an id while it waits, nil when the id is neither.
+func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string, legacy bool) (*target, error) {
+	turn, at, isRun := parseRun(id)
+	parsed, ok := chat.ParseID(chat.TurnPrefix, string(turn))
+	if !isRun {
+		parsed, ok = chat.ParseID(chat.EventPrefix, id)
 	}
-	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
-	if chat.CodeOf(err) == chat.NotFound {
+	if !ok {
 		return nil, nil
 	}
+	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
 	if err != nil {
+		if chat.CodeOf(err) == chat.NotFound {
+			err = nil
+		}
 		return nil, err
 	}
-	if waits {
-		e, err := d.event(ctx, c, sess.ID, seq)
-		if _, message := e.Body.(chat.UserMessage); err != nil || !message {
+	t := target{session: sess.ID, turn: seq, at: at, run: id}
+	if isRun {
+		_, err = d.started(ctx, c, &sess, seq)
+	} else {
+		var e chat.Event
+		if e, err = d.event(ctx, c, sess.ID, seq); err != nil {
 			return nil, err
 		}
-		t, err := d.attach(ctx, c, &e)
-		return &t, err
+		if _, ok := e.Body.(chat.UserMessage); !ok {
+			return nil, nil
+		}
+		t, err = d.attach(ctx, c, &e)
 	}
-	if _, err := d.started(ctx, c, &sess, seq); err != nil {
-		return nil, err
-	}
-	return &target{session: sess.ID, turn: seq, at: at, run: id}, nil
+	t.legacy = legacy
+	return &t, err
 }
 
 // runID is the id of a segment.
@@ -306,7 +299,7 @@ func parseRun(id string) (turn chat.TurnID, at segment, ok bool) {
 // stop stops the running turn of a chat or of a run. A page that closes its connection stops nothing.
 func (d *Dialect) stop(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	ctx := r.Context()
-	t, err := d.runByID(ctx, c, r.PathValue("id"))
+	t, err := d.runByID(ctx, c, r.PathValue("id"), false)
 	if err != nil {
 		return err
 	}
@@ -316,15 +309,17 @@ func (d *Dialect) stop(w http.ResponseWriter, r *http.Request, c chat.Caller) er
 			return err
 		}
 		t = &target{session: sess.ID}
-	} else if st, err := d.opt.Sessions.State(ctx, c, t.session); err != nil {
-		return err
-	} else if turn := st.Line(mainLine).Turn; turn == nil || turn.Seq != t.turn {
-		d.http.Send(w, r, http.StatusOK, map[string]bool{"stopped": false}) // the run is over, or has not begun
-		return nil
 	}
-	res, err := d.opt.Sessions.Stop(ctx, c, t.session, mainLine, "stopped in the page")
+	var res chat.StopResult
+	st, err := d.opt.Sessions.State(ctx, c, t.session)
 	if err != nil {
 		return err
+	}
+	// A run that is over, or has not begun, is not stopped.
+	if turn := st.Line(mainLine).Turn; turn != nil && (t.turn == turn.Seq || t.run == "") {
+		if res, err = d.opt.Sessions.Stop(ctx, c, t.session, mainLine, "stopped in the page"); err != nil {
+			return err
+		}
 	}
 	d.http.Send(w, r, http.StatusOK, map[string]bool{"stopped": res.Stopped})
 	return nil

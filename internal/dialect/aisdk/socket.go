@@ -86,8 +86,6 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
 	s.authWait.End()
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
 		err = invalid("This address wants a WebSocket, or a POST: %s.", bad.Reason)
-	} else if errors.Is(err, wire.ErrShutdown) {
-		err = errShutdown
 	}
 	d.http.Fail(w, r, err)
 }
@@ -134,6 +132,10 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 		return s.fail(ctx, f.Request, invalid("A frame has the type send, resume or abort, not %q.", text.Clip(f.Type, 40)))
 	}
 	c, err := s.callerOf(ctx, &f)
+	var req *sendRequest
+	if err == nil && f.Type == "send" {
+		req, err = decodeSend(b)
+	}
 	if err != nil {
 		return s.fail(ctx, f.Request, err)
 	}
@@ -144,10 +146,9 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 		stop()
 		return s.fail(ctx, f.Request, err)
 	}
-	b = append([]byte(nil), b...) // valid until the next Read
 	s.running.Go(func() {
 		defer s.end(f.Request)
-		err := s.answer(bound, c, &f, b)
+		err := s.answer(bound, c, &f, req)
 		if ended := wire.Ended(bound); ended != nil {
 			err = ended
 		} else if err == nil || bound.Err() != nil {
@@ -220,28 +221,24 @@ func (s *socket) end(request string) {
 	}
 }
 
-// answer responds to a send or resume frame.
-func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, b []byte) error {
-	if f.Type == "resume" {
-		t, err := s.d.resumable(ctx, c, f.ID, false, f.Body.Replay == replayFinished)
+// answer responds to a send frame, or without a request to a resume frame.
+func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, req *sendRequest) error {
+	if req != nil {
+		req.agent = f.Body.Agent
+		t, err := s.d.send(ctx, c, req, false)
 		if err != nil {
 			return err
 		}
-		if t == nil {
-			return s.conn.WriteText(ctx, frame(nil, frameNoActive, f.Request))
-		}
-		return s.respond(ctx, c, f.Request, *t)
+		return s.respond(ctx, c, f.Request, t)
 	}
-	req, err := decodeSend(b)
+	t, err := s.d.resumable(ctx, c, f.ID, false, f.Body.Replay == replayFinished)
 	if err != nil {
 		return err
 	}
-	req.agent = f.Body.Agent
-	t, err := s.d.send(ctx, c, req, false)
-	if err != nil {
-		return err
+	if t == nil {
+		return s.conn.WriteText(ctx, frame(nil, frameNoActive, f.Request))
 	}
-	return s.respond(ctx, c, f.Request, t)
+	return s.respond(ctx, c, f.Request, *t)
 }
 
 // respond sends the chunks of a target, numbered from 0.

@@ -15,11 +15,7 @@ import (
 
 // stream answers with the run as Server-Sent Events. The run goes on when the client disconnects.
 func (f *follower) stream(w http.ResponseWriter) error {
-	err := wire.ServeSSE(w, f.Request, wire.SSEOptions{}, f.opt.Conns, f.serve)
-	if errors.Is(err, wire.ErrShutdown) {
-		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
-	}
-	return err
+	return wire.ServeSSE(w, f.Request, wire.SSEOptions{}, f.opt.Conns, f.serve)
 }
 
 func (f *follower) serve(ctx context.Context, s *wire.Stream) error {
