@@ -187,7 +187,8 @@ export class Link {
     this.#attempt = 0; // the attempt in progress may still fail
     if (this.#open) {
       this.#send({ op: "ping", id: ++this.#asks });
-      this.#listen(Math.min(5000, this.#o.idleTimeout));
+      // The browser may be wrong about the network, so the server has a second to reply.
+      this.#listen(Math.min(globalThis.navigator?.onLine === false ? 1000 : 5000, this.#o.idleTimeout));
     } else if (this.#retry !== undefined) {
       clearTimeout(this.#retry);
       this.#retry = undefined;
@@ -498,12 +499,8 @@ function onReturn(f: () => void): () => void {
   const page = globalThis as unknown as Partial<Window>;
   if (typeof page.addEventListener !== "function" || page.document === undefined) return () => {};
   const doc = page.document;
-  const seen = () => doc.visibilityState === "visible" && f();
-  const names = ["online", "offline", "pageshow"];
-  for (const n of names) page.addEventListener(n, f);
-  doc.addEventListener("visibilitychange", seen);
-  return () => {
-    for (const n of names) page.removeEventListener?.(n, f);
-    doc.removeEventListener("visibilitychange", seen);
-  };
+  const stop = new AbortController();
+  for (const name of ["online", "offline", "pageshow"]) page.addEventListener(name, f, stop);
+  doc.addEventListener("visibilitychange", () => doc.visibilityState === "visible" && f(), stop);
+  return () => stop.abort();
 }

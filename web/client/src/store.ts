@@ -57,6 +57,8 @@ export class SessionStore {
   readonly id: string;
   /** Resolves when the session is loaded; rejects when it cannot be loaded. */
   readonly ready: Promise<void>;
+  /** How often the session was reloaded because its history was replaced on the server. */
+  reloads = 0;
   readonly #client: ParleyClient;
   readonly #o: StoreOptions;
   readonly #release: () => boolean;
@@ -71,7 +73,6 @@ export class SessionStore {
   #older: Older = { more: false, loading: false };
   #before = 0;
   #cursor: string | undefined;
-  #reloads = 0;
   #leave: (() => void)[] = [];
   #inbox: Frame[] = [];
   #stale = { pending: false, items: false, connection: undefined as Connection | undefined };
@@ -120,11 +121,6 @@ export class SessionStore {
   /** The sequence of the last folded event. */
   get last(): number {
     return this.#transcript?.last ?? 0;
-  }
-
-  /** How often the session was reloaded because its history was replaced on the server. */
-  get reloads(): number {
-    return this.#reloads;
   }
 
   subscribe(topic: Topic, f: () => void): () => void {
@@ -243,7 +239,7 @@ export class SessionStore {
         this.#soon(() => this.#inbox.push(f));
       },
       (c) => {
-        if (c.state === "ended" && c.error?.code === "gone" && this.#reloads < 3) return this.#reload();
+        if (c.state === "ended" && c.error?.code === "gone" && this.reloads < 3) return this.#reload();
         this.#setConnection(c);
       },
     );
@@ -252,7 +248,7 @@ export class SessionStore {
 
   /** The history was replaced on the server: load it again. */
   #reload(): void {
-    this.#reloads++;
+    this.reloads++;
     this.#begin().catch(() => {}); // the connection state reports the error
   }
 
@@ -326,7 +322,7 @@ export class SessionStore {
       now.set(id, pendingItem(id, s));
       changed?.add(id);
     }
-    const other = now.size !== this.#pending.size || [...now.keys()].some((id) => !this.#pending.has(id));
+    const other = String([...now.keys()]) !== String([...this.#pending.keys()]);
     for (const id of this.#pending.keys()) if (!now.has(id)) changed?.add(id);
     this.#pending = now;
     return other;

@@ -30,7 +30,7 @@ function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintVi
   const shared = useMemo<Shared>(
     () => ({
       client: p.client, store, texts, mode: "read-only", renderers: p.renderers ?? {}, answer: (request, a) => store.answer(request, a), answeredHere: new Set(), me: p.me,
-      memory: new Map(), inView: new InView(), inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, pageURL: p.pageURL, loadImage: undefined,
+      memory: new Map(), inView: new InView(), edit: undefined, inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, pageURL: p.pageURL, loadImage: undefined,
     }),
     [p.client, store, texts, p.renderers, p.me, p.pageURL],
   );

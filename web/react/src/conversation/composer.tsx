@@ -7,6 +7,8 @@ import { Icon } from "../shared/icons.js";
 export interface ComposerHandle {
   focus: () => void;
   set: (text: string) => void;
+  /** Puts a message before what is written already. */
+  edit: (text: string, files: Part[]) => void;
 }
 
 /** The input for messages. It has its own state, so that typing renders nothing else. */
@@ -41,7 +43,19 @@ export const Composer = memo(function Composer(p: {
   const picker = useRef<HTMLInputElement>(null);
   const composing = useRef(false);
   const up = useUploads(p.client, p.session, p.uploads || {}, texts);
-  useImperativeHandle(p.handle, () => ({ focus: () => area.current?.focus(), set: setText }), []);
+  useImperativeHandle(
+    p.handle,
+    () => ({
+      focus: () => area.current?.focus(),
+      set: setText,
+      edit: (message, files) => {
+        setText((now) => (now.trim() ? `${message}\n${now}` : message));
+        up.keep(files);
+        area.current?.focus();
+      },
+    }),
+    [up.keep],
+  );
   useEffect(() => setText(readDraft(p.draftKey)), [p.draftKey]);
   useEffect(() => {
     const t = setTimeout(() => writeDraft(p.draftKey, text), 300);

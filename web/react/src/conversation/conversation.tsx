@@ -50,9 +50,11 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
     [ensure],
   );
 
+  const composes = !p.hideComposer && (p.mode ?? "interactive") === "interactive";
+  const edit = useCallback((text: string, files: Part[]) => composer.current?.edit(text, files), []);
   const empty = p.slots?.empty ?? <Empty texts={texts} intro={p.intro} agent={p.agent ?? ""} about={p.about ?? ""} starters={p.starters ?? []} onStart={(t) => void send(t)} can={(p.mode ?? "interactive") === "interactive"} />;
   const composerFor = (running: boolean, stopping: boolean, agent: string, stop: () => void) =>
-    p.hideComposer || (p.mode ?? "interactive") !== "interactive" ? null : (
+    !composes ? null : (
       <Composer
         handle={composer}
         client={p.client}
@@ -113,7 +115,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       dir={p.dir}
     >
       {store ? (
-        <SessionView key={store.id} store={store} props={p} texts={texts} empty={empty} composer={composerFor} inner={inner} target={target} />
+        <SessionView key={store.id} store={store} props={p} texts={texts} empty={empty} composer={composerFor} edit={composes ? edit : undefined} inner={inner} target={target} />
       ) : (
         <div className="pl-body">
           <div className="pl-main">

@@ -27,12 +27,13 @@ export interface Inner {
 }
 
 /** The conversation of an open session. */
-export function SessionView({ store, props: p, texts, empty, composer, inner, target }: {
+export function SessionView({ store, props: p, texts, empty, composer, edit, inner, target }: {
   store: SessionStore;
   props: ConversationProps;
   texts: Texts;
   empty: ReactNode;
   composer: (running: boolean, stopping: boolean, agent: string, stop: () => void) => ReactNode;
+  edit: Shared["edit"];
   inner: Ref<Inner>;
   target: React.RefObject<string | undefined>;
 }) {
@@ -76,10 +77,10 @@ export function SessionView({ store, props: p, texts, empty, composer, inner, ta
   const loadImage = useMemo(() => (p.loadImage === false ? undefined : (p.loadImage ?? ((url: string, signal: AbortSignal) => p.client.image(url, { signal })))), [p.client, p.loadImage]);
   const shared = useMemo<Shared>(
     () => ({
-      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me: p.me, memory, inView: new InView(),
+      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me: p.me, memory, inView: new InView(), edit,
       inspect: canInspect ? inspect : undefined, scrollTo: (id) => list.current?.show(id), onLinkClick: p.onLinkClick, pageURL: p.pageURL, loadImage,
     }),
-    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, p.me, memory, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
+    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, p.me, memory, edit, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
   );
   useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), inspect }), [store, answer, inspect]);
   useCallbacks(store, p);

@@ -5,15 +5,17 @@ import { Icon } from "../shared/icons.js";
 
 /** A message of a person and its state. */
 export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
-  const { store, texts, mode } = useShared();
+  const { store, texts, mode, edit } = useShared();
   const connection = useConnection(store);
   const m = item.message;
   const pending = "pending" in item ? item.pending : undefined;
   const files = m.content?.filter((p) => p.type !== "text") ?? [];
   const text = m.text || m.content?.filter((p) => p.type === "text").map((p) => p.text).join("\n") || "";
   const other = item.actor && item.actor.kind !== "user" ? item.actor : undefined;
+  // When the withdrawal is refused, a turn has taken the message, which then shows it.
+  const withdraw = (then: () => void) => void store.withdraw(item.seq ?? 0).then(then, () => {});
   return (
-    <div className={`pl-user${pending ? " pl-pending" : ""}${m.state === "withdrawn" ? " pl-withdrawn" : ""}`}>
+    <div className={`pl-user${pending ? " pl-pending" : ` pl-${m.state}`}`}>
       {files.length > 0 && (
         <div className="pl-chips">
           {files.map((f, i) => (
@@ -53,9 +55,16 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
             <Icon name="clock" size={14} />
             {texts.queued}
             {mode === "interactive" && item.seq !== undefined && (
-              <button type="button" className="pl-link" onClick={() => void store.withdraw(item.seq ?? 0).catch(() => {})}>
-                {texts.withdraw}
-              </button>
+              <>
+                {edit && (
+                  <button type="button" className="pl-link" onClick={() => withdraw(() => edit(text, files))}>
+                    {texts.editMessage}
+                  </button>
+                )}
+                <button type="button" className="pl-link" onClick={() => withdraw(() => {})}>
+                  {texts.withdraw}
+                </button>
+              </>
             )}
           </>
         ) : m.state === "withdrawn" ? (

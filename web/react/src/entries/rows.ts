@@ -54,7 +54,7 @@ export class Rows {
         }
       tools = [];
     };
-    for (const id of order) {
+    for (const id of this.#arranged(order)) {
       const item = this.#store.getItem(id);
       if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item)) continue;
       const of = item.workstream_id ?? "";
@@ -76,7 +76,20 @@ export class Rows {
     this.#rows = next;
     return next;
   }
+
+  /** Ids in the order of the conversation: a message stands where a turn took it, or below the open blocks while it is queued. */
+  #arranged(order: readonly string[]): string[] {
+    const at = (id: string): number => {
+      const it = this.#store.getItem(id);
+      if (it?.kind !== "message") return it?.seq ?? Number.MAX_VALUE;
+      return "pending" in it || it.message.state === "queued" ? Number.POSITIVE_INFINITY : (it.last ?? 0);
+    };
+    const keys = new Map(order.map((id) => [id, at(id)]));
+    return [...order].sort((a, b) => compare(keys.get(a) ?? 0, keys.get(b) ?? 0));
+  }
 }
+
+const compare = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0);
 
 /** A pending message keeps its row key when the stored message replaces it. */
 function keyOf(item: ShownItem): string {

@@ -58,6 +58,10 @@ export function useUploads(client: ParleyClient, session: () => Promise<string>,
       }
     }
   };
+  /** Adds files that are stored already. */
+  const keep = useCallback((parts: Part[]) => {
+    setFiles((all) => [...all, ...parts.map((part) => ({ key: next.current++, name: part.name ?? part.path ?? part.type, size: part.size ?? 0, share: 1, part }))]);
+  }, []);
   const remove = (key: number) => {
     under.current.get(key)?.stop.abort();
     under.current.delete(key);
@@ -75,7 +79,7 @@ export function useUploads(client: ParleyClient, session: () => Promise<string>,
     setFiles([]);
     setFault(undefined);
   };
-  return { files, fault, add, remove, retry, clear, busy: files.some((f) => !f.part && !f.error) };
+  return { files, fault, add, keep, remove, retry, clear, busy: files.some((f) => !f.part && !f.error) };
 }
 
 async function store(client: ParleyClient, session: string, file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal): Promise<Part> {

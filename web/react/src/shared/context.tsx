@@ -1,5 +1,5 @@
 import { createContext, useContext, useState, type ReactNode } from "react";
-import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, SessionStore, ToolItem } from "@parley-hq/client";
+import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, Part, SessionStore, ToolItem } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 
 /** Custom renderers of a host; when one returns undefined, the default is used. */
@@ -31,6 +31,8 @@ export interface Shared {
   memory: Map<string, unknown>;
   /** Open prompts that are visible on the screen. */
   inView: InView;
+  /** Puts a message into the composer; absent without a composer. */
+  edit: ((text: string, files: Part[]) => void) | undefined;
   inspect: ((seq: number) => void) | undefined;
   scrollTo: (id: string) => void;
   onLinkClick: ((href: string, e: React.MouseEvent) => void) | undefined;
