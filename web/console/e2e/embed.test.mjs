@@ -1,35 +1,16 @@
 // The element on a page of another site, the component on a page with conflicting styles, and the frame; each on another origin.
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
-import { createServer } from "node:http";
-import { dirname, extname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { build, defaultClientConditions } from "vite";
 import { api, openPage, startServer } from "./harness.mjs";
+import { host } from "./host.mjs";
 import { axe, browser, post, server, settled, until } from "./suite.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(dirname(dirname(here)));
-const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css" };
-
-/** Serves folders as a host page does, with a strict policy. */
-function host(to, places) {
-  const s = createServer((req, res) => {
-    const path = new URL(req.url, "http://x").pathname.slice(1) || "index.html";
-    const file = places.map((p) => join(p, path)).find((f) => !path.includes("..") && existsSync(f));
-    if (!file) return res.writeHead(404).end();
-    res.writeHead(200, {
-      "Content-Type": types[extname(file)] ?? "application/octet-stream",
-      "Content-Security-Policy": `default-src 'none'; script-src 'self' ${to}; style-src 'self'; img-src 'self' ${to}; frame-src ${to}; connect-src ${to} ${to.replace("http", "ws")}; require-trusted-types-for 'script'; trusted-types 'none'`,
-    });
-    res.end(readFileSync(file, "utf8").replaceAll("http://127.0.0.1:8000", to).replaceAll("SERVER", to));
-  });
-  s.unref(); // a test that fails must not wait for it
-  return new Promise((resolve) => s.listen(0, "127.0.0.1", () => resolve({ url: `http://127.0.0.1:${s.address().port}`, close: () => s.close() })));
-}
-
 /** A page of a host, which must have no errors. */
 async function at(url, body, allow = /favicon|404/) {
   const { page, context, faults } = await openPage(browser);

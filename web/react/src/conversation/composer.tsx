@@ -9,6 +9,8 @@ export interface ComposerHandle {
   set: (text: string) => void;
   /** Puts a message before what is written already. */
   edit: (text: string, files: Part[]) => void;
+  /** Makes what is written the draft of a session; it returns whether the input has the focus. */
+  moveTo: (key: string) => boolean;
 }
 
 /** The input for messages. It has its own state, so that typing renders nothing else. */
@@ -22,7 +24,10 @@ export const Composer = memo(function Composer(p: {
   draftKey: string;
   uploads: UploadRules | false;
   autoFocus: boolean;
-  session: () => Promise<string>;
+  /** The session, if it exists. */
+  session: string | undefined;
+  /** Creates the session for a first message with files. */
+  create: (text: string) => Promise<string>;
   send: (text: string, files: Part[]) => Promise<void>;
   stop: () => void;
   sendText: string | undefined;
@@ -38,7 +43,10 @@ export const Composer = memo(function Composer(p: {
   const [text, setText] = useState(() => readDraft(p.draftKey));
   const [over, setOver] = useState(false);
   const [fault, setFault] = useState<string>();
+  const [sending, setSending] = useState(false);
   const [escape, setEscape] = useState(false);
+  const typed = useRef(text); // as of now: a new session takes it before the next render
+  typed.current = text;
   const area = useRef<HTMLTextAreaElement>(null);
   const picker = useRef<HTMLInputElement>(null);
   const composing = useRef(false);
@@ -53,8 +61,13 @@ export const Composer = memo(function Composer(p: {
         up.keep(files);
         area.current?.focus();
       },
+      moveTo: (key) => {
+        writeDraft(key, typed.current);
+        writeDraft(p.draftKey, "");
+        return area.current?.matches(":focus") ?? false;
+      },
     }),
-    [up.keep],
+    [up.keep, p.draftKey],
   );
   useEffect(() => setText(readDraft(p.draftKey)), [p.draftKey]);
   useEffect(() => {
@@ -70,18 +83,33 @@ export const Composer = memo(function Composer(p: {
     return () => clearTimeout(t);
   }, [escape]);
 
-  const ready = !p.busy && !up.busy && (text.trim() !== "" || up.files.some((f) => f.part) || p.attached.length > 0);
+  const ready = !p.busy && !sending && !up.busy && (text.trim() !== "" || up.kept || up.files.some((f) => f.part) || p.attached.length > 0);
+  const clear = () => {
+    setText((typed.current = ""));
+    writeDraft(p.draftKey, "");
+    up.clear();
+  };
+  const failed = (err: unknown) => setFault(err instanceof Error ? err.message : String(err));
   const send = () => {
     if (!ready) return;
     const sent = text;
-    const files = up.files.flatMap((f) => (f.part ? [f.part] : []));
-    setText("");
-    writeDraft(p.draftKey, "");
-    up.clear();
+    const words = sent.trimEnd();
     setFault(undefined);
-    p.send(sent.trimEnd(), files).catch((err: unknown) => {
+    if (up.kept) {
+      // The message stays in the composer until its files are stored.
+      setSending(true);
+      const work = async () => {
+        const files = await up.finish(await p.create(words));
+        if (!files) return;
+        clear();
+        await p.send(words, files);
+      };
+      return void work().catch(failed).finally(() => setSending(false));
+    }
+    clear();
+    p.send(words, up.files.flatMap((f) => (f.part ? [f.part] : []))).catch((err: unknown) => {
       setText((now) => now || sent);
-      setFault(err instanceof Error ? err.message : String(err));
+      failed(err);
     });
   };
   const onKeyDown = (e: React.KeyboardEvent) => {
@@ -137,10 +165,10 @@ export const Composer = memo(function Composer(p: {
                       {texts.retry}
                     </button>
                   </>
-                ) : f.part ? (
-                  <span className="pl-muted">{texts.bytes(f.size)}</span>
-                ) : (
+                ) : f.loading ? (
                   <progress className="pl-progress" max={1} value={f.share} aria-label={f.name} />
+                ) : (
+                  <span className="pl-muted">{texts.bytes(f.size)}</span>
                 )}
                 <button type="button" className="pl-mini" aria-label={texts.removeFile(f.name)} onClick={() => up.remove(f.key)}>
                   <Icon name="cross" size={12} />
@@ -173,6 +201,7 @@ export const Composer = memo(function Composer(p: {
             aria-label={texts.composerLabel}
             placeholder={over ? texts.dropHere : p.placeholder}
             value={text}
+            readOnly={sending}
             onChange={(e) => setText(e.target.value)}
             onKeyDown={onKeyDown}
             onCompositionStart={() => (composing.current = true)}

@@ -25,29 +25,34 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
   const latest = useRef(p);
   latest.current = p;
   const target = useRef<string>(undefined); // the workstream that the list is filtered by
-  const ensure = useCallback(async (text: string, files: Part[]): Promise<string> => {
-    const { session, start, client, agent, onStart } = latest.current;
-    if (session) return session;
-    starting.current ??= (start ? start(text, files) : client.create({ ...(agent ? { agent } : {}), ...(text ? { title: titleOf(text) } : {}) }).then((s) => s.session_id)).then((made) => {
-      setBegun(made);
-      onStart?.(made);
-      return made;
-    });
-    starting.current.catch(() => (starting.current = undefined));
-    return starting.current;
+  const inner = useRef<Inner>(null);
+  const entered = useRef<string>(undefined);
+  const focused = useRef(false);
+  /** Creates the session once. */
+  const create = useCallback((text: string, files: Part[] = []): Promise<string> => {
+    const { session, start, client, agent } = latest.current;
+    if (session) return Promise.resolve(session);
+    const made = (starting.current ??= start ? start(text, files) : client.create({ ...(agent ? { agent } : {}), ...(text ? { title: titleOf(text) } : {}) }).then((s) => s.session_id));
+    made.catch(() => (starting.current = undefined));
+    return made;
   }, []);
-  const session = useCallback(() => ensure("", []), [ensure]);
   const send = useCallback(
     async (text: string, files: Part[] = []) => {
       const o = latest.current;
       const parts = [...files, ...(typeof o.attached === "function" ? o.attached() : (o.attached ?? []))];
-      const to = await ensure(text, parts);
+      const to = await create(text, parts);
       const context = o.context?.();
       // A later error is shown at the message, with a button to retry.
       void o.client.say(to, { text, ...(parts.length > 0 ? { content: [{ type: "text", text }, ...parts] } : {}), ...(context !== undefined ? { context } : {}) }, target.current ? { workstream_id: target.current } : {}).catch(() => {});
       o.onSent?.(text, parts);
+      if (latest.current.session || entered.current === to) return;
+      // Show the new session with the message in it.
+      entered.current = to;
+      focused.current = composer.current?.moveTo(to) ?? false;
+      setBegun(to);
+      latest.current.onStart?.(to);
     },
-    [ensure],
+    [create],
   );
 
   const composes = !p.hideComposer && (p.mode ?? "interactive") === "interactive";
@@ -64,8 +69,9 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
         stopping={stopping}
         draftKey={id ?? "new"}
         uploads={p.uploads ?? defaultUploads}
-        autoFocus={p.autoFocus ?? false}
-        session={session}
+        autoFocus={(p.autoFocus ?? false) || focused.current}
+        session={id}
+        create={create}
         send={send}
         stop={stop}
         sendText={id ? undefined : p.startText}
@@ -82,7 +88,6 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
     if (p.draft) composer.current?.set(p.draft);
   }, [p.draft]);
 
-  const inner = useRef<Inner>(null);
   useImperativeHandle(
     ref,
     () => ({

@@ -3,6 +3,7 @@ import type { Answer, Event, ParleyClient, Prompt, SessionStore } from "@parley-
 import { Data } from "../artifacts/artifact.js";
 import { EntryList, type EntryListHandle } from "../entries/list.js";
 import type { Texts } from "../i18n/texts.js";
+import { ApprovalForm, PermissionForm } from "../prompts/prompt.js";
 import { InView, workstreamName, SharedProvider, type Renderers, type Shared } from "../shared/context.js";
 import { useConnection, usePlan, usePrompts, useRecord, useView, useWorkstreams } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
@@ -104,6 +105,8 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
       Panel.preload();
       Data.preload();
       SearchBar.preload();
+      ApprovalForm.preload();
+      PermissionForm.preload();
     }, 1500);
     return () => clearTimeout(timer);
   }, []);

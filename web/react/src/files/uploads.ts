@@ -15,32 +15,43 @@ export interface Attached {
   key: number;
   name: string;
   size: number;
+  /** The uploaded share, 0 to 1. */
   share: number;
+  loading: boolean;
   part?: Part;
-  error?: string;
+  error?: string | undefined;
 }
 
-/** The files of the next message and their uploads. */
-export function useUploads(client: ParleyClient, session: () => Promise<string>, rules: UploadRules, texts: Texts) {
+/**
+ * The files of the next message. A file is uploaded at once if the session exists or the host uploads it; otherwise it is
+ * kept until the first message is sent, because the message creates the session.
+ */
+export function useUploads(client: ParleyClient, session: string | undefined, rules: UploadRules, texts: Texts) {
   const [files, setFiles] = useState<Attached[]>([]);
   const [fault, setFault] = useState<string>();
   const next = useRef(1);
   const under = useRef(new Map<number, { file: File; stop: AbortController }>());
   const patch = useCallback((key: number, p: Partial<Attached>) => setFiles((all) => all.map((f) => (f.key === key ? { ...f, ...p } : f))), []);
+  const own = rules.upload;
+  const now = session !== undefined || own !== undefined;
 
+  /** Uploads a file; it returns undefined when that fails. */
   const start = useCallback(
-    async (key: number, file: File) => {
+    async (key: number, file: File, to: string): Promise<Part | undefined> => {
       const stop = new AbortController();
       under.current.set(key, { file, stop });
       const progress = (done: number, total: number) => patch(key, { share: total > 0 ? done / total : 0 });
+      patch(key, { loading: true, share: 0, error: undefined });
       try {
-        const part = rules.upload ? await rules.upload(file, progress, stop.signal) : await store(client, await session(), file, progress, stop.signal);
-        patch(key, { part, share: 1 });
+        const part = own ? await own(file, progress, stop.signal) : await store(client, to, file, progress, stop.signal);
+        patch(key, { part, loading: false });
+        return part;
       } catch (err) {
-        if (!stop.signal.aborted) patch(key, { error: err instanceof Error ? err.message : String(err) });
+        if (!stop.signal.aborted) patch(key, { loading: false, error: err instanceof Error ? err.message : String(err) });
+        return undefined;
       }
     },
-    [client, session, rules, patch],
+    [client, own, patch],
   );
 
   const add = (list: Iterable<File>) => {
@@ -53,15 +64,21 @@ export function useUploads(client: ParleyClient, session: () => Promise<string>,
       else {
         room--;
         const key = next.current++;
-        setFiles((all) => [...all, { key, name: file.name || "pasted", size: file.size, share: 0 }]);
-        void start(key, file);
+        under.current.set(key, { file, stop: new AbortController() });
+        setFiles((all) => [...all, { key, name: file.name || "pasted", size: file.size, share: 0, loading: false }]);
+        if (now) void start(key, file, session ?? "");
       }
     }
   };
   /** Adds files that are stored already. */
   const keep = useCallback((parts: Part[]) => {
-    setFiles((all) => [...all, ...parts.map((part) => ({ key: next.current++, name: part.name ?? part.path ?? part.type, size: part.size ?? 0, share: 1, part }))]);
+    setFiles((all) => [...all, ...parts.map((part) => ({ key: next.current++, name: part.name ?? part.path ?? part.type, size: part.size ?? 0, share: 1, loading: false, part }))]);
   }, []);
+  /** Uploads the kept files into a new session; it returns undefined when one of them fails. */
+  const finish = async (to: string): Promise<Part[] | undefined> => {
+    const parts = await Promise.all(files.map((f) => f.part ?? start(f.key, under.current.get(f.key)?.file as File, to)));
+    return parts.every((p) => p !== undefined) ? parts : undefined;
+  };
   const remove = (key: number) => {
     under.current.get(key)?.stop.abort();
     under.current.delete(key);
@@ -70,16 +87,20 @@ export function useUploads(client: ParleyClient, session: () => Promise<string>,
   };
   const retry = (key: number) => {
     const u = under.current.get(key);
-    if (!u) return;
-    setFiles((all) => all.map(({ error: _, ...f }) => (f.key === key ? { ...f, share: 0 } : f)));
-    void start(key, u.file);
+    if (u && now) void start(key, u.file, session ?? "");
+    else patch(key, { error: undefined });
   };
   const clear = () => {
     under.current.clear();
     setFiles([]);
     setFault(undefined);
   };
-  return { files, fault, add, keep, remove, retry, clear, busy: files.some((f) => !f.part && !f.error) };
+  return {
+    files, fault, add, keep, finish, remove, retry, clear,
+    busy: files.some((f) => f.loading),
+    /** Some files are uploaded when the message is sent. */
+    kept: !now && files.some((f) => !f.part),
+  };
 }
 
 async function store(client: ParleyClient, session: string, file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal): Promise<Part> {

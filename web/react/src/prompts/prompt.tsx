@@ -5,10 +5,12 @@ import { workstreamName, useRowState, useShared, type Shared } from "../shared/c
 import { useConnection, useEverySecond } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { pretty } from "../shared/json.js";
-import { ApprovalForm } from "./approval.js";
+import { lazyPart } from "../shared/lazy.js";
 import { Countdown } from "./countdown.js";
 import { InputForm } from "./input.js";
-import { PermissionForm } from "./permission.js";
+
+export const ApprovalForm = lazyPart(() => import("./approval.js").then((m) => m.ApprovalForm), <div className="pl-skeleton" />);
+export const PermissionForm = lazyPart(() => import("./permission.js").then((m) => m.PermissionForm), <div className="pl-skeleton" />);
 
 /** The props of a prompt's form. */
 export interface FormProps {
