@@ -45,6 +45,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       // A later error is shown at the message, with a button to retry.
       void o.client.say(to, { text, ...(parts.length > 0 ? { content: [{ type: "text", text }, ...parts] } : {}), ...(context !== undefined ? { context } : {}) }, target.current ? { workstream_id: target.current } : {}).catch(() => {});
       o.onSent?.(text, parts);
+      inner.current?.end();
       if (latest.current.session || entered.current === to) return;
       // Show the new session with the message in it.
       entered.current = to;

@@ -24,6 +24,8 @@ export interface Inner {
   store: SessionStore;
   answer: (request: string, answer: Answer) => Promise<Event>;
   show: (item: string) => void;
+  /** Scrolls to the end. */
+  end: () => void;
   inspect: (seq?: number) => void;
 }
 
@@ -83,7 +85,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     }),
     [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, p.me, memory, edit, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
   );
-  useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), inspect }), [store, answer, inspect]);
+  useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), end: () => list.current?.end(), inspect }), [store, answer, inspect]);
   useCallbacks(store, p);
   // While the list is filtered by a running workstream, messages go to that workstream.
   const messageTo = workstream !== undefined && work.some((w) => w.id === workstream && !w.ended_at) ? workstream : undefined;

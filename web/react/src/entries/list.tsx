@@ -18,7 +18,7 @@ const settle = 400;
 const question = ".pl-prompt-open";
 
 /** Makes the rows again when the order changes, or when an open text needs another row. */
-function useRows(rows: Rows, store: SessionStore, workstream: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
+function useRows(rows: Rows, store: SessionStore, workstream: string | undefined, filter: ((item: Item) => boolean) | undefined, kept: () => number): readonly Row[] {
   const version = useRef<{ order: readonly string[] | undefined; workstream: string | undefined; filter: unknown; open: string }>(undefined);
   const subscribe = useCallback(
     (f: () => void) => {
@@ -50,8 +50,10 @@ function useRows(rows: Rows, store: SessionStore, workstream: string | undefined
     }
     const v = version.current;
     if (!v || v.order !== order || v.workstream !== workstream || v.filter !== filter || v.open !== open) {
+      // Another filter shows other rows, so that none stays where it is.
+      const same = v && v.workstream === workstream && v.filter === filter;
       version.current = { order, workstream, filter, open };
-      rows.make(order, workstream, filter);
+      rows.make(order, workstream, filter, same ? kept() : 0);
     }
     return rows.rows;
   });
@@ -69,11 +71,16 @@ export const EntryList = memo(function EntryList(p: {
   const { store } = p;
   const { texts } = useShared();
   const rowsOf = useMemo(() => new Rows(store), [store]);
-  const rows = useRows(rowsOf, store, p.workstream, p.filter);
-  const older = useOlder(store);
   const list = useRef<VListHandle>(null);
-  const box = useRef<HTMLDivElement>(null);
   const pinned = useRef(true);
+  // The number of rows in view and above it, while the reader is away from the end.
+  const kept = useCallback(() => {
+    const l = list.current;
+    return l && !pinned.current ? l.findItemIndex(l.scrollOffset + l.viewportSize) + 1 : 0;
+  }, []);
+  const rows = useRows(rowsOf, store, p.workstream, p.filter, kept);
+  const older = useOlder(store);
+  const box = useRef<HTMLDivElement>(null);
   const [away, setAway] = useState<string | undefined>(undefined); // the last row when the reader scrolled up from the end
   const first = useRef<string>(undefined);
   const left = useRef(0); // when the reader last scrolled up
@@ -100,10 +107,11 @@ export const EntryList = memo(function EntryList(p: {
   }, [rowsOf]);
 
   const hold = useCallback(() => {
-    const l = list.current;
-    const row = l && !pinned.current ? rowsOf.rows[l.findItemIndex(l.scrollOffset + l.viewportSize)] : undefined;
-    rowsOf.segmenter.hold = row?.kind === "segment" && row.index === row.of - 1 ? row.id : undefined;
-  }, [rowsOf]);
+    const held = new Set<string>();
+    const n = kept();
+    for (const row of rowsOf.rows.slice(Math.max(0, n - 200), n)) if (row.kind === "segment" && row.index === row.of - 1 && store.getItem(row.id)?.open) held.add(row.id);
+    rowsOf.segmenter.hold = held;
+  }, [rowsOf, store, kept]);
   const unpin = useCallback(() => {
     left.current = performance.now();
     if (!pinned.current && asked.current === undefined) return;

@@ -31,9 +31,11 @@ export class Rows {
     return item.kind === "text" ? this.segmenter.of(item.id, item.text.text) : [];
   }
 
-  make(order: readonly string[], workstream: string | undefined, filter: ((item: Item) => boolean) | undefined): readonly Row[] {
+  /** Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. */
+  make(order: readonly string[], workstream: string | undefined, filter: ((item: Item) => boolean) | undefined, kept = 0): readonly Row[] {
     const next: Row[] = [];
     const byKey = new Map<string, Row>();
+    const still = new Set(this.#rows.slice(0, kept).map((r) => r.key));
     const add = (row: Row) => {
       const old = this.#byKey.get(row.key);
       if (old && same(old, row)) row = old;
@@ -43,7 +45,7 @@ export class Rows {
     let tools: ShownItem[] = [];
     let lastWorkstream = "";
     const flush = () => {
-      if (tools.length >= foldTools) {
+      if (tools.length >= foldTools && !tools.some((t) => still.has(t.id))) {
         const of = tools[0]?.workstream_id ?? "";
         add({ key: `tools ${tools[0]?.id}`, kind: "tools", ids: tools.map((t) => t.id), workstream: of, named: of !== lastWorkstream });
         lastWorkstream = of;
@@ -73,8 +75,8 @@ export class Rows {
     }
     flush();
     this.#byKey = byKey;
-    this.#rows = next;
-    return next;
+    this.#rows = still.size > 0 ? keep(next, still, this.#rows) : next;
+    return this.#rows;
   }
 
   /** Ids in the order of the conversation: a message stands where a turn took it, or below the open blocks while it is queued. */
@@ -87,6 +89,29 @@ export class Rows {
     const keys = new Map(order.map((id) => [id, at(id)]));
     return [...order].sort((a, b) => compare(keys.get(a) ?? 0, keys.get(b) ?? 0));
   }
+}
+
+/** The rows with those of still first, in their previous order. New rows that belong among them follow them; older entries precede them. */
+function keep(next: Row[], still: ReadonlySet<string>, before: readonly Row[]): Row[] {
+  const byKey = new Map(next.map((r) => [r.key, r]));
+  const first = next.findIndex((r) => still.has(r.key));
+  if (first < 0) return next;
+  const last = next.findLastIndex((r) => still.has(r.key));
+  const out = next.slice(0, first);
+  for (const { key } of before) {
+    const row = still.has(key) ? byKey.get(key) : undefined;
+    if (row) out.push(row);
+  }
+  const rest = next.slice(last + 1);
+  const end = out[out.length - 1];
+  // A text is not separated from its next segments.
+  while (end?.kind === "segment" && rest[0]?.kind === "segment" && rest[0].id === end.id) out.push(rest.shift() as Row);
+  for (const row of next.slice(first, last)) {
+    if (still.has(row.key)) continue;
+    const at = row.kind === "segment" && row.index > 0 ? out.findLastIndex((r) => r.kind === "segment" && r.id === row.id) : -1;
+    out.splice(at < 0 ? out.length : at + 1, 0, row);
+  }
+  return [...out, ...rest];
 }
 
 const compare = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0);

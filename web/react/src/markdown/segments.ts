@@ -36,10 +36,10 @@ const noLinks: Links = Object.freeze({});
 /** Splits messages and caches the result. */
 export class Segmenter {
   /**
-   * The message whose tail is being read away from the end. Cutting a row that is in view would move what is read, so its
-   * tail stays whole for a while.
+   * Messages whose tails are in view or above it while the reader is away from the end. Cutting such a row would move what
+   * is read, so these tails stay whole for a while.
    */
-  hold: string | undefined;
+  hold: ReadonlySet<string> = new Set();
   readonly #cuts = new Map<string, Cut>();
 
   /** The segments of a message. Sealed segments keep their identity. */
@@ -51,7 +51,7 @@ export class Segmenter {
       this.#cuts.set(id, cut);
     }
     cut.text = text;
-    extend(cut, text, this.hold === id);
+    extend(cut, text, this.hold.has(id));
     return cut.segments;
   }
 

@@ -1,0 +1,70 @@
+// What a reader who has scrolled up sees while the conversation goes on.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api, say } from "./harness.mjs";
+import { atEnd, feed, inSession, post, server, until } from "./suite.mjs";
+
+/** Scrolls up in a long running answer, and watches the position of a row in view in every frame. */
+async function readAbove(page) {
+  await say(page, "/stream 60000 600");
+  await until(page, async () => (await feed(page).locator("article").count()) > 4, "a long answer");
+  await feed(page).hover();
+  const away = page.getByRole("button", { name: /new|To the end/ });
+  await until(page, async () => {
+    await page.mouse.wheel(0, -300);
+    return away.isVisible();
+  }, "a reader away from the end");
+  // Wheel events may still be on their way: wait until the row has stayed in its place for some frames.
+  await page.evaluate(async () => {
+    const frame = () => new Promise((done) => requestAnimationFrame(done));
+    const list = document.querySelector(".pl-list");
+    const box = list.getBoundingClientRect();
+    const middle = () => [...list.querySelectorAll("article")].findLast((a) => a.getBoundingClientRect().top < box.top + box.height / 2);
+    let row = middle();
+    let top = row.getBoundingClientRect().top;
+    for (let still = 0; still < 30; still++) {
+      await frame();
+      const now = row.getBoundingClientRect().top;
+      if (now !== top || !row.isConnected) {
+        still = 0;
+        row = middle();
+      }
+      top = row.getBoundingClientRect().top;
+    }
+    window.row = row;
+    window.moved = 0;
+    const watch = () => {
+      window.moved = Math.max(window.moved, row.isConnected ? Math.abs(row.getBoundingClientRect().top - top) : 9999);
+      requestAnimationFrame(watch);
+    };
+    watch();
+  });
+}
+
+const moved = (page) => page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(window.moved)))));
+
+describe("a reader who has scrolled up", () => {
+  test("is not moved when somebody writes or stops the answer", () =>
+    inSession(async (page, id) => {
+      await readAbove(page);
+      await post(id, { type: "user.message", payload: { text: "from somebody else" } });
+      await page.getByRole("button", { name: /[1-9]\d* new/ }).waitFor();
+      assert.ok((await moved(page)) <= 1.5, `a message moved the view by ${await moved(page)} px`);
+      await api(server, `/sessions/${id}/stop`, {});
+      await until(page, async () => (await api(server, `/sessions/${id}`)).status === "idle", "the end of both turns");
+      await page.locator(".pl-dot", { hasText: "Idle" }).waitFor();
+      assert.ok((await moved(page)) <= 1.5, `a stop moved the view by ${await moved(page)} px`);
+      // At the end the order is that of the conversation.
+      await page.getByRole("button", { name: /new|To the end/ }).click();
+      await atEnd(page.locator(".pl-list"));
+      await feed(page).getByText("You said: from somebody else").waitFor();
+    }));
+
+  test("sees their own message when they send one", () =>
+    inSession(async (page) => {
+      await readAbove(page);
+      await say(page, "my own words");
+      await until(page, () => feed(page).getByText("my own words", { exact: true }).first().isVisible(), "the message");
+      await atEnd(page.locator(".pl-list"));
+    }));
+});
