@@ -10,6 +10,7 @@ type Snapshot struct {
 	Open      []Item  `json:"open"`  // blocks that are being written
 	Cursor    Cursor  `json:"cursor"`
 	ServerNow At      `json:"server_now"`
+	Caller    Actor   `json:"caller,omitzero"` // the actor that read it
 }
 
 // ItemPage is a part of a session's items, oldest first.

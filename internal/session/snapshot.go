@@ -40,7 +40,7 @@ func (s *Sessions) Snapshot(ctx context.Context, c chat.Caller, id chat.SessionI
 	if err != nil {
 		return chat.Snapshot{}, err
 	}
-	snap := chat.Snapshot{Session: st.Session, State: st.View(), Items: t.Items, More: more, Cursor: chat.Cursor{Seq: st.Last}, ServerNow: s.now()}
+	snap := chat.Snapshot{Session: st.Session, State: st.View(), Items: t.Items, More: more, Cursor: chat.Cursor{Seq: st.Last}, ServerNow: s.now(), Caller: c.Actor}
 	for _, b := range blocks {
 		t.Begin(&b)
 		snap.Cursor.PassPiece(b.ID, len(b.Text))

@@ -5,7 +5,7 @@ import { sleep } from "./http.js";
 import type { Connection } from "./link.js";
 import type { Sending } from "./outbox.js";
 import type { Frame } from "./track.js";
-import type { Answer, Event, FileInfo, Item, ItemOf, Session, StopResult, UserMessage, View } from "./types.gen.js";
+import type { Actor, Answer, Event, FileInfo, Item, ItemOf, Session, StopResult, UserMessage, View } from "./types.gen.js";
 import type { UploadOptions } from "./upload.js";
 
 /*
@@ -73,6 +73,7 @@ export class SessionStore {
   #older: Older = { more: false, loading: false };
   #before = 0;
   #cursor: string | undefined;
+  #caller: Actor | undefined;
   #leave: (() => void)[] = [];
   #inbox: Frame[] = [];
   #stale = { pending: false, items: false, connection: undefined as Connection | undefined };
@@ -108,6 +109,11 @@ export class SessionStore {
 
   getSession(): Session | undefined {
     return this.#transcript?.session;
+  }
+
+  /** The actor of this client. */
+  get caller(): Actor | undefined {
+    return this.#caller;
   }
 
   getConnection(): Connection {
@@ -215,6 +221,7 @@ export class SessionStore {
         this.#before = snap.items[0]?.seq ?? snap.session.last + 1;
         this.#older = { more: snap.more, loading: false };
         this.#cursor = snap.cursor;
+        this.#caller = snap.caller;
         this.#stale.items = true;
         this.#follow();
         this.#flush("older", "state", "order");

@@ -683,6 +683,8 @@ export interface Snapshot {
   open: Item[];
   cursor: string;
   server_now: Time;
+  /** the actor that read it */
+  caller?: Actor;
 }
 
 /** Status is what a session list shows. */

@@ -27,16 +27,17 @@ export function PrintView(p: PrintViewProps) {
 }
 
 function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintViewProps; texts: Texts }) {
+  const record = useRecord(store);
+  const me = p.me ?? store.caller?.id;
   const shared = useMemo<Shared>(
     () => ({
-      client: p.client, store, texts, mode: "read-only", renderers: p.renderers ?? {}, answer: (request, a) => store.answer(request, a), answeredHere: new Set(), me: p.me,
+      client: p.client, store, texts, mode: "read-only", renderers: p.renderers ?? {}, answer: (request, a) => store.answer(request, a), answeredHere: new Set(), me,
       memory: new Map(), inView: new InView(), edit: undefined, inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, pageURL: p.pageURL, loadImage: undefined,
     }),
-    [p.client, store, texts, p.renderers, p.me, p.pageURL],
+    [p.client, store, texts, p.renderers, me, p.pageURL],
   );
   const order = useItems(store);
   const older = useOlder(store);
-  const record = useRecord(store);
   const [fault, setFault] = useState<string>();
   const more = older.more && order.length < most;
   useEffect(() => {
@@ -44,7 +45,7 @@ function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintVi
   }, [store, more, older.loading, fault]);
   const ready = record !== undefined && !more && !older.loading;
   const rowsOf = useMemo(() => new Rows(store), [store]);
-  const rows = useMemo(() => (ready ? rowsOf.make(order, undefined, p.filter) : []), [ready, rowsOf, order, p.filter]);
+  const rows = useMemo(() => (ready ? rowsOf.make(order, { workstream: undefined, filter: p.filter, me }) : []), [ready, rowsOf, order, p.filter, me]);
   const shown = ready || fault !== undefined;
   return (
     <SharedProvider value={shared}>

@@ -17,7 +17,7 @@ function session() {
     write: (block: string, text: string, turn_id: string) => t.preview({ block, offset: 0, text, kind: "text", turn_id } as never),
     /** The texts of the rows. */
     texts(): string[] {
-      return rows.make(order(), undefined, undefined).flatMap((r) => {
+      return rows.make(order(), { workstream: undefined, filter: undefined, me: "u" }).flatMap((r) => {
         const it = r.kind === "tools" ? undefined : t.item(r.id);
         return it?.kind === "message" ? [it.message.text] : it?.kind === "text" ? [it.text.text] : [];
       });

@@ -69,7 +69,7 @@ export interface ConversationProps {
   dir?: "ltr" | "rtl";
   messages?: Partial<Texts>;
   className?: string;
-  /** The actor id of the person, to show "you" instead of the name. */
+  /** The actor id of the person, whose messages are shown as their own; by default that of the client. */
   me?: string;
   tokenLimit?: number;
   /** Further dialects that the inspector offers. */

@@ -76,14 +76,15 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     },
     [store, answeredHere],
   );
+  const me = p.me ?? store.caller?.id;
   const canInspect = p.panels?.inspector !== false;
   const loadImage = useMemo(() => (p.loadImage === false ? undefined : (p.loadImage ?? ((url: string, signal: AbortSignal) => p.client.image(url, { signal })))), [p.client, p.loadImage]);
   const shared = useMemo<Shared>(
     () => ({
-      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me: p.me, memory, inView: new InView(), edit,
+      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me, memory, inView: new InView(), edit,
       inspect: canInspect ? inspect : undefined, scrollTo: (id) => list.current?.show(id), onLinkClick: p.onLinkClick, pageURL: p.pageURL, loadImage,
     }),
-    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, p.me, memory, edit, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
+    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, me, memory, edit, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
   );
   useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), end: () => list.current?.end(), inspect }), [store, answer, inspect]);
   useCallbacks(store, p);
@@ -129,7 +130,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
               </button>
             </div>
           )}
-          <EntryList handle={list} className={p.classNames?.entries} store={store} workstream={workstream} filter={p.filter} empty={record ? empty : <Loading texts={texts} />} />
+          <EntryList handle={list} className={p.classNames?.entries} store={store} workstream={workstream} filter={p.filter} me={me} empty={record ? empty : <Loading texts={texts} />} />
           <div className="pl-below">
             <PromptStrip show={(request) => list.current?.show(`p-${request}`)} />
             {composer(main !== undefined, main?.stopping ?? false, messageTo !== undefined ? workstreamName(shared, messageTo) : (record?.agent ?? p.agent ?? ""), stop)}

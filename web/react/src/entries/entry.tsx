@@ -11,6 +11,7 @@ import { Icon } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { PlanEntry } from "../work/plan.js";
 import { WorkstreamEntry } from "../work/workstream.js";
+import { Author, isOwn, nameOf } from "./author.js";
 import { Message } from "./message.js";
 import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine } from "./notices.js";
 import type { Row, Rows } from "./rows.js";
@@ -26,7 +27,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
   const colour = row.workstream ? workstreamColour(shared, row.workstream) : undefined;
   return (
     <article
-      className={`pl-row pl-row-${row.kind}${colour ? ` pl-lane-${colour}` : ""}${p.first ? " pl-row-first" : ""}${p.last ? " pl-row-last" : ""}`}
+      className={`pl-row pl-row-${row.kind}${row.signed ? " pl-signed" : ""}${colour ? ` pl-lane-${colour}` : ""}${p.first ? " pl-row-first" : ""}${p.last ? " pl-row-last" : ""}`}
       data-item={id}
       aria-posinset={p.index + 1}
       aria-setsize={p.total}
@@ -36,6 +37,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
       <span id={label} className="pl-hidden">
         {labelOf(shared, id)}
       </span>
+      {row.signed && <Signature id={id} />}
       {row.named && row.workstream && <div className="pl-lane-name">{workstreamName(shared, row.workstream)}</div>}
       <ErrorBoundary id={id} shared={shared}>
         {row.kind === "tools" ? (
@@ -50,17 +52,28 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
   );
 });
 
+/** The author of an entry: a person, or the agent of the session. */
+function Signature({ id }: { id: string }) {
+  const { store, texts, me } = useShared();
+  const item = useItem(store, id);
+  if (!item) return null;
+  const agent = item.kind !== "message" || item.actor?.kind === "agent";
+  const own = item.kind === "message" && isOwn(item, me);
+  const who = item.actor?.id ?? (own ? (me ?? "") : (store.getSession()?.agent ?? ""));
+  return <Author id={who} name={own ? texts.you : nameOf(item.actor) || who || texts.agent} agent={agent} />;
+}
+
 /** The accessible name of an entry. */
 function labelOf(shared: Shared, id: string): string {
-  const { store, texts } = shared;
+  const { store, texts, me } = shared;
   const item = store.getItem(id);
   if (!item) return "";
   const time = texts.moment(item.at);
   switch (item.kind) {
     case "message":
-      return `${item.actor?.name ?? texts.you} ${time}`;
+      return `${isOwn(item, me) ? texts.you : nameOf(item.actor)} ${time}`;
     case "text":
-      return `${item.actor?.name ?? item.actor?.id ?? texts.agent} ${time}`;
+      return `${nameOf(item.actor) || texts.agent} ${time}`;
     case "tool":
       return `${item.tool.tool ?? texts.tools(1)} ${time}`;
     case "thinking":

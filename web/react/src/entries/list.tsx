@@ -5,7 +5,7 @@ import { useShared } from "../shared/context.js";
 import { useOlder } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { Entry } from "./entry.js";
-import { Rows, type Row } from "./rows.js";
+import { Rows, type ListView, type Row } from "./rows.js";
 
 export interface EntryListHandle {
   /** Scrolls to an item and focuses it. */
@@ -18,8 +18,8 @@ const settle = 400;
 const question = ".pl-prompt-open";
 
 /** Makes the rows again when the order changes, or when an open text needs another row. */
-function useRows(rows: Rows, store: SessionStore, workstream: string | undefined, filter: ((item: Item) => boolean) | undefined, kept: () => number): readonly Row[] {
-  const version = useRef<{ order: readonly string[] | undefined; workstream: string | undefined; filter: unknown; open: string }>(undefined);
+function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => number): readonly Row[] {
+  const version = useRef<{ order: readonly string[]; view: ListView; open: string }>(undefined);
   const subscribe = useCallback(
     (f: () => void) => {
       let open: (() => void)[] = [];
@@ -49,11 +49,10 @@ function useRows(rows: Rows, store: SessionStore, workstream: string | undefined
       if (item?.open && item.kind === "text") open += `${id} ${rows.segments(item).length} `;
     }
     const v = version.current;
-    if (!v || v.order !== order || v.workstream !== workstream || v.filter !== filter || v.open !== open) {
+    if (!v || v.order !== order || v.view !== view || v.open !== open) {
+      version.current = { order, view, open };
       // Another filter shows other rows, so that none stays where it is.
-      const same = v && v.workstream === workstream && v.filter === filter;
-      version.current = { order, workstream, filter, open };
-      rows.make(order, workstream, filter, same ? kept() : 0);
+      rows.make(order, view, v?.view === view ? kept() : 0);
     }
     return rows.rows;
   });
@@ -66,6 +65,7 @@ export const EntryList = memo(function EntryList(p: {
   store: SessionStore;
   workstream: string | undefined;
   filter: ((item: Item) => boolean) | undefined;
+  me: string | undefined;
   empty: ReactNode;
 }) {
   const { store } = p;
@@ -78,7 +78,8 @@ export const EntryList = memo(function EntryList(p: {
     const l = list.current;
     return l && !pinned.current ? l.findItemIndex(l.scrollOffset + l.viewportSize) + 1 : 0;
   }, []);
-  const rows = useRows(rowsOf, store, p.workstream, p.filter, kept);
+  const view = useMemo<ListView>(() => ({ workstream: p.workstream, filter: p.filter, me: p.me }), [p.workstream, p.filter, p.me]);
+  const rows = useRows(rowsOf, store, view, kept);
   const older = useOlder(store);
   const box = useRef<HTMLDivElement>(null);
   const [away, setAway] = useState<string | undefined>(undefined); // the last row when the reader scrolled up from the end

@@ -2,20 +2,21 @@ import type { ItemOf, Part, PendingItem } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
 import { useConnection } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
+import { isOwn } from "./author.js";
 
 /** A message of a person and its state. */
 export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
-  const { store, texts, mode, edit } = useShared();
+  const { store, texts, mode, edit, me } = useShared();
   const connection = useConnection(store);
   const m = item.message;
   const pending = "pending" in item ? item.pending : undefined;
   const files = m.content?.filter((p) => p.type !== "text") ?? [];
   const text = m.text || m.content?.filter((p) => p.type === "text").map((p) => p.text).join("\n") || "";
-  const other = item.actor && item.actor.kind !== "user" ? item.actor : undefined;
+  const own = isOwn(item, me);
   // When the withdrawal is refused, a turn has taken the message, which then shows it.
   const withdraw = (then: () => void) => void store.withdraw(item.seq ?? 0).then(then, () => {});
   return (
-    <div className={`pl-user${pending ? " pl-pending" : ` pl-${m.state}`}`}>
+    <div className={`pl-user${own ? " pl-own" : ""}${pending ? " pl-pending" : ` pl-${m.state}`}`}>
       {files.length > 0 && (
         <div className="pl-chips">
           {files.map((f, i) => (
@@ -25,7 +26,6 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
       )}
       {text && (
         <div className="pl-bubble" dir="auto">
-          {other && <div className="pl-by">{other.name ?? other.id}</div>}
           {text}
         </div>
       )}
@@ -56,7 +56,7 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
             {texts.queued}
             {mode === "interactive" && item.seq !== undefined && (
               <>
-                {edit && (
+                {edit && own && (
                   <button type="button" className="pl-link" onClick={() => withdraw(() => edit(text, files))}>
                     {texts.editMessage}
                   </button>

@@ -1,14 +1,27 @@
 import type { Item, SessionStore, ShownItem } from "@parley-hq/client";
 import { Segmenter, type Segment } from "../markdown/segments.js";
+import { isOwn } from "./author.js";
 
 /*
  * The rows of the list, made from the items of the store: a long text becomes several rows, adjacent tool calls become one.
  */
 
-export type Row =
-  | { key: string; kind: "item"; id: string; workstream: string; named: boolean }
-  | { key: string; kind: "segment"; id: string; index: number; of: number; workstream: string; named: boolean }
-  | { key: string; kind: "tools"; ids: string[]; workstream: string; named: boolean };
+interface RowBase {
+  key: string;
+  workstream: string;
+  /** It shows the name of its workstream. */
+  named: boolean;
+  /** It shows its author. */
+  signed: boolean;
+}
+export type Row = RowBase & ({ kind: "item"; id: string } | { kind: "segment"; id: string; index: number; of: number } | { kind: "tools"; ids: string[] });
+
+/** What the list shows, and to whom. */
+export interface ListView {
+  workstream: string | undefined;
+  filter: ((item: Item) => boolean) | undefined;
+  me: string | undefined;
+}
 
 const foldTools = 3;
 
@@ -32,7 +45,9 @@ export class Rows {
   }
 
   /** Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. */
-  make(order: readonly string[], workstream: string | undefined, filter: ((item: Item) => boolean) | undefined, kept = 0): readonly Row[] {
+  make(order: readonly string[], { workstream, filter, me }: ListView, kept = 0): readonly Row[] {
+    const many = this.#people(order, me) > 1;
+    let spoke = ""; // who is named above
     const next: Row[] = [];
     const byKey = new Map<string, Row>();
     const still = new Set(this.#rows.slice(0, kept).map((r) => r.key));
@@ -44,14 +59,22 @@ export class Rows {
     };
     let tools: ShownItem[] = [];
     let lastWorkstream = "";
+    /** With several people, the first row of each answer shows the agent. */
+    const signed = (item: ShownItem | undefined): boolean => {
+      if (!many || !item || item.workstream_id || !spoken.has(item.kind)) return false;
+      const who = item.actor?.kind === "user" ? item.actor.id : "agent";
+      const shows = who !== spoke;
+      spoke = who;
+      return shows;
+    };
     const flush = () => {
       if (tools.length >= foldTools && !tools.some((t) => still.has(t.id))) {
         const of = tools[0]?.workstream_id ?? "";
-        add({ key: `tools ${tools[0]?.id}`, kind: "tools", ids: tools.map((t) => t.id), workstream: of, named: of !== lastWorkstream });
+        add({ key: `tools ${tools[0]?.id}`, kind: "tools", ids: tools.map((t) => t.id), workstream: of, named: of !== lastWorkstream, signed: signed(tools[0]) });
         lastWorkstream = of;
       } else
         for (const t of tools) {
-          add({ key: t.id, kind: "item", id: t.id, workstream: t.workstream_id ?? "", named: (t.workstream_id ?? "") !== lastWorkstream });
+          add({ key: t.id, kind: "item", id: t.id, workstream: t.workstream_id ?? "", named: (t.workstream_id ?? "") !== lastWorkstream, signed: signed(t) });
           lastWorkstream = t.workstream_id ?? "";
         }
       tools = [];
@@ -69,14 +92,28 @@ export class Rows {
       const named = of !== lastWorkstream;
       if (item.kind === "text") {
         const n = this.segments(item).length;
-        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: n, workstream: of, named: named && i === 0 });
-      } else add({ key: keyOf(item), kind: "item", id, workstream: of, named });
+        const sign = signed(item);
+        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: n, workstream: of, named: named && i === 0, signed: sign && i === 0 });
+      } else if (item.kind === "message") {
+        spoke = "";
+        add({ key: keyOf(item), kind: "item", id, workstream: of, named, signed: many || !isOwn(item, me) });
+      } else add({ key: keyOf(item), kind: "item", id, workstream: of, named, signed: signed(item) });
       lastWorkstream = of;
     }
     flush();
     this.#byKey = byKey;
     this.#rows = still.size > 0 ? keep(next, still, this.#rows) : next;
     return this.#rows;
+  }
+
+  /** The number of people in the conversation, with the reader. */
+  #people(order: readonly string[], me: string | undefined): number {
+    const ids = new Set(me === undefined ? [] : [me]);
+    for (const id of order) {
+      const item = this.#store.getItem(id);
+      if (item?.kind === "message" && item.actor?.kind === "user") ids.add(item.actor.id);
+    }
+    return ids.size;
   }
 
   /** Ids in the order of the conversation: a message stands where a turn took it, or below the open blocks while it is queued. */
@@ -90,6 +127,9 @@ export class Rows {
     return [...order].sort((a, b) => compare(keys.get(a) ?? 0, keys.get(b) ?? 0));
   }
 }
+
+/** Kinds of items that an agent says or does. */
+const spoken: ReadonlySet<string> = new Set(["text", "thinking", "tool", "prompt", "plan", "artifact", "status", "error"]);
 
 /** The rows with those of still first, in their previous order. New rows that belong among them follow them; older entries precede them. */
 function keep(next: Row[], still: ReadonlySet<string>, before: readonly Row[]): Row[] {
@@ -130,7 +170,7 @@ function belongs(item: ShownItem, workstream: string | undefined): boolean {
 }
 
 function same(a: Row, b: Row): boolean {
-  if (a.kind !== b.kind || a.workstream !== b.workstream || a.named !== b.named) return false;
+  if (a.kind !== b.kind || a.workstream !== b.workstream || a.named !== b.named || a.signed !== b.signed) return false;
   if (a.kind === "tools" && b.kind === "tools") return a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
   if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of;
   return a.kind === "item" && b.kind === "item" && a.id === b.id;

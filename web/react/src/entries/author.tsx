@@ -1,0 +1,25 @@
+import type { Actor, ShownItem } from "@parley-hq/client";
+
+/** Reports whether an item was written by the person at this page. Without an actor id of that person, every message counts as theirs. */
+export function isOwn(item: ShownItem, me: string | undefined): boolean {
+  if ("pending" in item || !item.actor) return true;
+  return item.actor.kind === "user" && (me === undefined || item.actor.id === me);
+}
+
+export const nameOf = (a: Actor | undefined): string => a?.name || a?.id || "";
+
+/** The name of an author with initials in a colour: round for people, square for agents. */
+export function Author({ id, name, agent }: { id: string; name: string; agent: boolean }) {
+  const words = name.split(/[\s._@-]+/).filter(Boolean);
+  const initials = [words[0], words[1]].map((w) => [...(w ?? "")][0] ?? "").join("");
+  let sum = 0;
+  for (const c of id) sum = (sum * 31 + (c.codePointAt(0) ?? 0)) % 997;
+  return (
+    <div className={`pl-author pl-lane-${(sum % 6) + 1}${agent ? " pl-author-agent" : ""}`}>
+      <span className="pl-initials" aria-hidden="true">
+        {initials}
+      </span>
+      <span dir="auto">{name}</span>
+    </div>
+  );
+}
