@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
+import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady, stopButton, until } from "./suite.mjs";
 
 describe("messages", () => {
   test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
@@ -105,11 +105,11 @@ describe("messages", () => {
   test("a message during a turn is queued and can be withdrawn", () =>
     inSession(async (page, id) => {
       await say(page, "/sleep 600");
-      await page.getByRole("button", { name: "Stop" }).waitFor();
+      await stopButton(page).waitFor();
       await say(page, "later please");
       await page.getByRole("button", { name: "Withdraw" }).click();
       await settled(page, "Withdrawn");
-      await page.getByRole("button", { name: "Stop" }).click();
+      await stopButton(page).click();
       await settled(page, "Stopped");
       const all = await events(id);
       assert.ok(all.some((e) => e.type === "user.message_withdrawn"));
@@ -120,7 +120,7 @@ describe("messages", () => {
     inSession(async (page, id) => {
       await say(page, "/stream 5000 50");
       await page.getByText("tok20", { exact: false }).first().waitFor();
-      await page.getByRole("button", { name: "Stop" }).click();
+      await stopButton(page).click();
       await settled(page, "Stopped");
       await settled(page, "tok20");
       assert.equal((await events(id)).find((e) => e.type === "turn.completed").payload.outcome, "stopped");

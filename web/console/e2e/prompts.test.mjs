@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, insist, inSession, inTime, post, server, settled, shows, until } from "./suite.mjs";
+import { axe, browser, events, feed, inSession, insist, inTime, post, server, settled, shows, stopButton, until } from "./suite.mjs";
 
 const answerOf = async (id, type) => (await events(id)).find((e) => e.type === type)?.payload;
 const armed = (page) => page.locator(".pl-prompt-open[data-armed]").first().waitFor(); // a card ignores clicks in its first half second
@@ -178,7 +178,7 @@ describe("prompts", () => {
     inSession(async (page) => {
       await say(page, "/ask radio");
       await page.getByRole("radio").first().waitFor();
-      await page.getByRole("button", { name: "Stop" }).click();
+      await stopButton(page).click();
       await settled(page, "No longer needed");
     }));
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { say } from "./harness.mjs";
-import { axe, events, feed, inSession, settled, until } from "./suite.mjs";
+import { axe, events, feed, inSession, settled, stopButton, until } from "./suite.mjs";
 
 /** The positions of texts among the shown entries; -1 when there is no such entry. */
 async function places(page, ...texts) {
@@ -24,7 +24,6 @@ async function slowAnswer(page) {
 }
 
 const box = (page) => page.getByRole("textbox", { name: "Message", exact: true });
-const stop = (page) => page.locator(".pl-composer").getByRole("button", { name: "Stop" });
 
 describe("queued messages", () => {
   test("a message waits below the running answer, and each answer follows its message", () =>
@@ -39,7 +38,7 @@ describe("queued messages", () => {
       await page.reload();
       await settled(page, "tok3");
       await inOrder(page, "/stream", "tok3", "second thing", "third thing");
-      await stop(page).click();
+      await stopButton(page).click();
       const whole = ["/stream", "tok3", "Stopped", "second thing", "You said: second thing", "third thing", "You said: third thing"];
       await inOrder(page, ...whole);
       await page.reload();
@@ -61,7 +60,7 @@ describe("queued messages", () => {
       assert.equal(await box(page).evaluate((el) => el === document.activeElement), true);
       await say(page, "a second version");
       await feed(page).locator("article", { hasText: "a second version" }).getByText("Queued").waitFor();
-      await stop(page).click();
+      await stopButton(page).click();
       await settled(page, "You said: a second version");
       const sent = (await events(id)).filter((e) => e.type === "user.message").at(-1);
       assert.deepEqual(sent.payload.content.filter((p) => p.type === "file").map((p) => p.name), ["notes.txt"]);

@@ -42,6 +42,9 @@ export const events = async (id) => (await api(server, `/sessions/${id}/events?l
 export const feed = (page) => page.getByRole("feed");
 export const settled = (page, text) => feed(page).getByText(text).first().waitFor();
 
+/** The button of the composer that stops the answer; the row of the running turn has another one. */
+export const stopButton = (page) => page.locator(".pl-composer").getByRole("button", { name: "Stop", exact: true });
+
 /** Fails with the serious findings of axe, in light and in dark. */
 export async function axe(page, where) {
   for (const colorScheme of ["light", "dark"]) {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled, stopButton, until } from "./suite.mjs";
 
 const raw = async (page, tab) => {
   await page.getByRole("button", { name: "Plan, work" }).click();
@@ -42,7 +42,7 @@ describe("turns", () => {
   test("[9] a trace id links to the operator's tracing system", () =>
     inSession(async (page, id) => {
       await say(page, "/sleep 600");
-      await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
+      await stopButton(page).waitFor();
       const turn = await until(page, async () => (await events(id)).find((e) => e.type === "turn.started"), "a turn");
       await raw(page, "Trace");
       const { error } = await post(id, { type: "agent.trace", turn_id: turn.turn_id, payload: { trace_id: "4bf92f3577b34da6" } });

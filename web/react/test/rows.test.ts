@@ -18,7 +18,7 @@ function session() {
     /** The texts of the rows. */
     texts(): string[] {
       return rows.make(order(), { workstream: undefined, filter: undefined, me: "u" }).flatMap((r) => {
-        const it = r.kind === "tools" ? undefined : t.item(r.id);
+        const it = r.kind === "tools" || r.kind === "activity" ? undefined : t.item(r.id);
         return it?.kind === "message" ? [it.message.text] : it?.kind === "text" ? [it.text.text] : [];
       });
     },

@@ -3,12 +3,11 @@ import type { Answer, Event, ParleyClient, Prompt, SessionStore } from "@parley-
 import { Data } from "../artifacts/artifact.js";
 import { EntryList, type EntryListHandle } from "../entries/list.js";
 import type { Texts } from "../i18n/texts.js";
-import { ApprovalForm, PermissionForm } from "../prompts/prompt.js";
+import { ApprovalForm, InputForm, PermissionForm } from "../prompts/prompt.js";
 import { InView, workstreamName, SharedProvider, type Renderers, type Shared } from "../shared/context.js";
 import { useConnection, usePlan, usePrompts, useRecord, useView, useWorkstreams } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
-import { Announcer } from "./announce.js";
 import { Banner } from "./banner.js";
 import { Header } from "./header.js";
 import type { PanelName } from "./panel.js";
@@ -16,6 +15,7 @@ import type { ConversationProps } from "./props.js";
 import { Loading, OpenError } from "./start.js";
 import { PanelStrip, PromptStrip } from "./strips.js";
 
+const Announcer = lazyPart(() => import("./announce.js").then((m) => m.Announcer), null);
 const SearchBar = lazyPart(() => import("./search.js").then((m) => m.SearchBar), null);
 const Panel = lazyPart(() => import("./panel.js").then((m) => m.Panel), <aside className="pl-panel" aria-busy="true" />);
 
@@ -108,6 +108,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
       Panel.preload();
       Data.preload();
       SearchBar.preload();
+      InputForm.preload();
       ApprovalForm.preload();
       PermissionForm.preload();
     }, 1500);

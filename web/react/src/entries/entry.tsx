@@ -11,6 +11,7 @@ import { Icon } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { PlanEntry } from "../work/plan.js";
 import { WorkstreamEntry } from "../work/workstream.js";
+import { Activity } from "./activity.js";
 import { Author, isOwn, nameOf } from "./author.js";
 import { Message } from "./message.js";
 import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine } from "./notices.js";
@@ -23,7 +24,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
   const shared = useShared();
   const label = useId();
   const { row } = p;
-  const id = row.kind === "tools" ? (row.ids[0] ?? "") : row.id;
+  const id = row.kind === "tools" ? (row.ids[0] ?? "") : row.kind === "activity" ? row.key : row.id;
   const colour = row.workstream ? workstreamColour(shared, row.workstream) : undefined;
   return (
     <article
@@ -35,12 +36,14 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
       tabIndex={-1}
     >
       <span id={label} className="pl-hidden">
-        {labelOf(shared, id)}
+        {row.kind === "activity" ? shared.texts.working : labelOf(shared, id)}
       </span>
       {row.signed && <Signature id={id} />}
       {row.named && row.workstream && <div className="pl-lane-name">{workstreamName(shared, row.workstream)}</div>}
       <ErrorBoundary id={id} shared={shared}>
-        {row.kind === "tools" ? (
+        {row.kind === "activity" ? (
+          <Activity line={row.workstream} />
+        ) : row.kind === "tools" ? (
           <ToolGroup ids={row.ids} />
         ) : row.kind === "segment" ? (
           <TextSegment id={row.id} index={row.index} of={row.of} rows={p.rows} />
@@ -55,12 +58,11 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
 /** The author of an entry: a person, or the agent of the session. */
 function Signature({ id }: { id: string }) {
   const { store, texts, me } = useShared();
-  const item = useItem(store, id);
-  if (!item) return null;
-  const agent = item.kind !== "message" || item.actor?.kind === "agent";
-  const own = item.kind === "message" && isOwn(item, me);
-  const who = item.actor?.id ?? (own ? (me ?? "") : (store.getSession()?.agent ?? ""));
-  return <Author id={who} name={own ? texts.you : nameOf(item.actor) || who || texts.agent} agent={agent} />;
+  const item = useItem(store, id); // none for the row of a turn
+  const agent = item?.kind !== "message" || item.actor?.kind === "agent";
+  const own = item?.kind === "message" && isOwn(item, me);
+  const who = item?.actor?.id ?? (own ? (me ?? "") : (store.getSession()?.agent ?? ""));
+  return <Author id={who} name={own ? texts.you : nameOf(item?.actor) || who || texts.agent} agent={agent} />;
 }
 
 /** The accessible name of an entry. */

@@ -4,6 +4,7 @@ import type { Item, SessionStore } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
 import { useOlder } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
+import { workingTurn } from "./activity.js";
 import { Entry } from "./entry.js";
 import { Rows, type ListView, type Row } from "./rows.js";
 
@@ -19,7 +20,7 @@ const question = ".pl-prompt-open";
 
 /** Makes the rows again when the order changes, or when an open text needs another row. */
 function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => number): readonly Row[] {
-  const version = useRef<{ order: readonly string[]; view: ListView; open: string }>(undefined);
+  const version = useRef<{ order: readonly string[]; view: ListView; open: string; turn: string | undefined }>(undefined);
   const subscribe = useCallback(
     (f: () => void) => {
       let open: (() => void)[] = [];
@@ -32,9 +33,11 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
         watch();
         f();
       });
+      const leaveState = store.subscribe("state", f);
       watch();
       return () => {
         leave();
+        leaveState();
         for (const l of open) l();
         open = [];
       };
@@ -49,8 +52,9 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
       if (item?.open && item.kind === "text") open += `${id} ${rows.segments(item).length} `;
     }
     const v = version.current;
-    if (!v || v.order !== order || v.view !== view || v.open !== open) {
-      version.current = { order, view, open };
+    const turn = workingTurn(store, view.workstream ?? "")?.turn_id;
+    if (!v || v.order !== order || v.view !== view || v.open !== open || v.turn !== turn) {
+      version.current = { order, view, open, turn };
       // Another filter shows other rows, so that none stays where it is.
       rows.make(order, view, v?.view === view ? kept() : 0);
     }
@@ -104,7 +108,7 @@ export const EntryList = memo(function EntryList(p: {
     const scroller = box.current?.firstElementChild;
     const a = asked.current;
     // A prompt that is the last row stays in view when it grows or the window shrinks.
-    if ((pinned.current || (a?.own && a.last === rowsOf.rows[rowsOf.rows.length - 1]?.key)) && scroller) scroller.scrollTop = 1e9;
+    if ((pinned.current || (a?.own && a.last === rowsOf.lastKey)) && scroller) scroller.scrollTop = 1e9;
   }, [rowsOf]);
 
   const hold = useCallback(() => {
@@ -119,7 +123,7 @@ export const EntryList = memo(function EntryList(p: {
     pinned.current = false;
     asked.current = undefined;
     hold();
-    setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
+    setAway(rowsOf.lastKey ?? "");
   }, [rowsOf, hold]);
   const end = useCallback(() => {
     pinned.current = true;
@@ -135,7 +139,7 @@ export const EntryList = memo(function EntryList(p: {
       if (!pinned.current || !(e.target instanceof Element) || !e.target.closest(question)) return;
       pinned.current = false;
       hold();
-      asked.current = { last: rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "", own: e.target.closest(".pl-row-last") !== null };
+      asked.current = { last: rowsOf.lastKey ?? "", own: e.target.closest<HTMLElement>("article")?.dataset.item === rowsOf.lastKey };
     },
     [rowsOf, hold],
   );
@@ -143,7 +147,7 @@ export const EntryList = memo(function EntryList(p: {
     if (asked.current !== undefined) {
       const root = box.current?.getRootNode() as Document | ShadowRoot | undefined;
       if (!root?.activeElement?.closest(question)) return end();
-      if (rows[rows.length - 1]?.key !== asked.current.last) setAway(asked.current.last);
+      if (rowsOf.lastKey !== asked.current.last) setAway(asked.current.last);
     }
   }, [rows, end]);
 
@@ -157,7 +161,7 @@ export const EntryList = memo(function EntryList(p: {
         const l = list.current;
         // The reader has scrolled to the end, or has expanded another row, which may not have grown yet.
         if (pinned.current || mine !== opened.current || !l) return;
-        if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.rows[rowsOf.rows.length - 1]?.key ?? "");
+        if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.lastKey ?? "");
         else pinned.current = true;
         hold();
       };
@@ -225,7 +229,7 @@ export const EntryList = memo(function EntryList(p: {
         return item?.kind === "text" ? item.text.text : "";
       },
       show: (id) => {
-        const at = rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.id === id));
+        const at = rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.kind !== "activity" && r.id === id));
         if (at < 0) return;
         unpin();
         target.current = id;
@@ -277,7 +281,7 @@ export const EntryList = memo(function EntryList(p: {
       {away !== undefined && (
         <button type="button" className="pl-new" onClick={end}>
           <Icon name="down" size={14} />
-          {texts.newEntries(seen < 0 ? 0 : rows.length - 1 - seen)}
+          {texts.newEntries(seen < 0 ? 0 : rows.slice(seen + 1).filter((r) => r.kind !== "activity").length)}
         </button>
       )}
     </div>

@@ -1,5 +1,6 @@
 import type { Item, SessionStore, ShownItem } from "@parley-hq/client";
 import { Segmenter, type Segment } from "../markdown/segments.js";
+import { workingTurn } from "./activity.js";
 import { isOwn } from "./author.js";
 
 /*
@@ -14,7 +15,7 @@ interface RowBase {
   /** It shows its author. */
   signed: boolean;
 }
-export type Row = RowBase & ({ kind: "item"; id: string } | { kind: "segment"; id: string; index: number; of: number } | { kind: "tools"; ids: string[] });
+export type Row = RowBase & ({ kind: "item"; id: string } | { kind: "segment"; id: string; index: number; of: number } | { kind: "tools"; ids: string[] } | { kind: "activity" });
 
 /** What the list shows, and to whom. */
 export interface ListView {
@@ -40,6 +41,11 @@ export class Rows {
     return this.#rows;
   }
 
+  /** The key of the last entry; the row of a running turn is none. */
+  get lastKey(): string | undefined {
+    return this.#rows.findLast((r) => r.kind !== "activity")?.key;
+  }
+
   segments(item: ShownItem): readonly Segment[] {
     return item.kind === "text" ? this.segmenter.of(item.id, item.text.text) : [];
   }
@@ -47,6 +53,13 @@ export class Rows {
   /** Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. */
   make(order: readonly string[], { workstream, filter, me }: ListView, kept = 0): readonly Row[] {
     const many = this.#people(order, me) > 1;
+    const line = workstream ?? "";
+    let turn = workingTurn(this.#store, line);
+    /** The row of the running turn: after its entries, before the messages that wait for it. */
+    const activity = () => {
+      if (turn) add({ key: `turn ${turn.turn_id}`, kind: "activity", workstream: line, named: false, signed: many && spoke !== "agent" });
+      turn = undefined;
+    };
     let spoke = ""; // who is named above
     const next: Row[] = [];
     const byKey = new Map<string, Row>();
@@ -89,6 +102,9 @@ export class Rows {
         continue;
       }
       flush();
+      if (item.kind === "message" && ("pending" in item || item.message.state === "queued")) activity();
+      // The row of the turn shows its status while it runs.
+      if (item.kind === "status" && turn && item.turn_id === turn.turn_id) continue;
       const named = of !== lastWorkstream;
       if (item.kind === "text") {
         const n = this.segments(item).length;
@@ -101,6 +117,7 @@ export class Rows {
       lastWorkstream = of;
     }
     flush();
+    activity();
     this.#byKey = byKey;
     this.#rows = still.size > 0 ? keep(next, still, this.#rows) : next;
     return this.#rows;

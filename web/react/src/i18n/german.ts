@@ -209,6 +209,8 @@ export const german: Texts = {
   // Connection and page.
   live: "Verbunden",
   idle: "Bereit",
+  writing: "Schreibt",
+  workstreamsRun: (n) => `${count(n, "Arbeitsstrang läuft", "Arbeitsstränge laufen")}`,
   working: "Arbeitet",
   waiting: "Antwort nötig",
   completed: "Abgeschlossen",

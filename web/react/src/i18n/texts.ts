@@ -214,6 +214,8 @@ export const english = {
   live: "Live",
   idle: "Idle",
   working: "Working",
+  writing: "Writing",
+  workstreamsRun: (n: number) => `${count(n, "workstream", "workstreams")} running`,
   waiting: "Needs an answer",
   completed: "Completed",
   failedStatus: "Failed",

@@ -7,8 +7,8 @@ import { Icon } from "../shared/icons.js";
 import { pretty } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
 import { Countdown } from "./countdown.js";
-import { InputForm } from "./input.js";
 
+export const InputForm = lazyPart(() => import("./input.js").then((m) => m.InputForm), <div className="pl-skeleton" />);
 export const ApprovalForm = lazyPart(() => import("./approval.js").then((m) => m.ApprovalForm), <div className="pl-skeleton" />);
 export const PermissionForm = lazyPart(() => import("./permission.js").then((m) => m.PermissionForm), <div className="pl-skeleton" />);
 

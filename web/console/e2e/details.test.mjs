@@ -1,0 +1,170 @@
+// Small things: plan, panel, menus, the count of questions, keys of prompts, names of files, the banner, errors.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api, openPage, say } from "./harness.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
+
+const plan = (...tasks) => ({ type: "agent.plan", payload: { tasks: tasks.map(([title, status, detail], i) => ({ id: `${i}`, title, status, detail })) } });
+const quiet = { session: { agent: "none" } };
+
+describe("plan and panel", () => {
+  test("a finished step strikes out its title and not its detail", () =>
+    inSession(async (page, id) => {
+      await post(id, plan(["Load margins", "done", "214 rows"], ["Explain", "in_progress"]));
+      const step = page.getByRole("complementary").locator(".pl-task-done");
+      await step.getByText("214 rows").waitFor();
+      // A line of an ancestor is drawn through inline text, but not through a button.
+      const struck = (locator) => locator.evaluate((el) => {
+        for (let e = el; e; e = e.parentElement) {
+          if (getComputedStyle(e).textDecorationLine.includes("line-through")) return true;
+          if (getComputedStyle(e).display !== "inline") return false;
+        }
+        return false;
+      });
+      assert.equal(await struck(step.getByText("Load margins")), true);
+      assert.equal(await struck(step.getByText("214 rows")), false);
+    }, quiet));
+
+  test("the panel does not change its tab while it is used, nor when the work ends", () =>
+    inSession(async (page, id) => {
+      await post(id, plan(["Load margins", "in_progress"]));
+      const panel = page.getByRole("complementary");
+      await panel.getByText("Load margins").first().hover();
+      await say(page, "/work 2 1 deadline=600");
+      await settled(page, "Part 1, chapter 1");
+      assert.equal(await page.getByRole("tab", { name: "Plan" }).getAttribute("aria-selected"), "true");
+      await until(page, async () => (await events(id)).filter((e) => e.type === "workstream.completed").length === 2, "the end of the work");
+      await page.getByRole("tab", { name: "Work" }).click();
+      await feed(page).hover();
+      await say(page, "/plan 2 1");
+      await until(page, async () => (await events(id)).some((e) => e.type === "agent.plan" && e.payload.tasks.length === 2 && e.payload.tasks.every((t) => t.status === "done")), "another plan");
+      await settled(page, "All 2 tasks are done.");
+      assert.equal(await page.getByRole("tab", { name: "Work" }).getAttribute("aria-selected"), "true");
+    }));
+
+  test("a panel that opened by itself for the work stays after its end", () =>
+    inSession(async (page) => {
+      await say(page, "/plan 2 1");
+      await page.getByRole("tab", { name: "Plan", selected: true }).waitFor();
+      await feed(page).hover();
+      await say(page, "/work 2 1 deadline=600");
+      await page.getByRole("tab", { name: "Work", selected: true }).waitFor();
+      await page.locator(".pl-dot", { hasText: "Idle" }).waitFor();
+      assert.equal(await page.getByRole("tab", { name: "Work" }).getAttribute("aria-selected"), "true");
+    }));
+});
+
+describe("menus and keys", () => {
+  test("the menu of a conversation is used with the keyboard; Rename selects the title", () =>
+    inSession(async (page) => {
+      const menu = page.locator(".co-dots");
+      const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim());
+      await menu.locator("summary").focus();
+      await page.keyboard.press("ArrowDown");
+      assert.equal(await focused(), "Rename");
+      await page.keyboard.press("ArrowDown");
+      assert.equal(await focused(), "Print view");
+      await page.keyboard.press("End");
+      assert.equal(await focused(), "Erase");
+      await page.keyboard.press("ArrowDown");
+      assert.equal(await focused(), "Rename");
+      await page.keyboard.press("Escape");
+      assert.equal(await menu.evaluate((el) => el.open), false);
+      assert.equal(await menu.locator("summary").evaluate((el) => el === document.activeElement), true);
+      await page.keyboard.press("ArrowUp");
+      await page.keyboard.press("Home");
+      await page.keyboard.press("Enter");
+      await page.getByRole("dialog").waitFor();
+      await page.keyboard.type("A better name");
+      await page.keyboard.press("Enter");
+      await page.getByRole("heading", { name: "A better name", exact: true }).waitFor();
+    }));
+
+  test("the number of questions leads to them, one conversation after the other", async () => {
+    const { page, context } = await openPage(browser);
+    const open = (await api(server, "/sessions?limit=1000&status=waiting")).sessions.map((s) => s.session_id);
+    assert.deepEqual(open, []);
+    for (const id of ["ask-1", "ask-2"]) {
+      await api(server, "/sessions", { id, title: id, agent: "none" });
+      await post(id, { type: "agent.input_request", payload: { request_id: `q-${id}`, input_type: "text", text: `Question of ${id}?` } });
+    }
+    await page.goto(server.url);
+    const badge = page.getByRole("button", { name: "2 need an answer" });
+    const seen = [];
+    for (let i = 0; i < 2; i++) {
+      await badge.click();
+      await page.getByRole("textbox", { name: /Question of/ }).waitFor();
+      seen.push(new URL(page.url()).pathname);
+      await page.getByRole("textbox", { name: `Question of ${seen[i].slice(3)}?` }).waitFor();
+    }
+    assert.deepEqual(seen.sort(), ["/s/ask-1", "/s/ask-2"]);
+    for (const id of ["ask-1", "ask-2"]) await api(server, `/sessions/${id}`, undefined, "DELETE");
+    await context.close();
+  });
+
+  for (const [kind, choose] of [
+    ["radio", (page) => page.getByRole("radio").first().check()],
+    ["checkbox", (page) => page.getByRole("checkbox").first().check()],
+    ["dropdown", (page) => page.getByRole("feed").getByRole("combobox").selectOption({ index: 1 })],
+  ])
+    test(`Ctrl+Enter sends the answer of a ${kind}`, () =>
+      inSession(async (page) => {
+        await say(page, `/ask ${kind}`);
+        await choose(page);
+        await page.locator(".pl-prompt-open[data-armed]").waitFor();
+        await page.keyboard.press("Control+Enter");
+        await settled(page, "You answered");
+        await page.locator(".pl-prompt-answered").waitFor();
+      }));
+});
+
+describe("files", () => {
+  test("the list of files shows the names of the cards and of the messages", () =>
+    inSession(async (page) => {
+      await page.locator("input[type=file]").setInputFiles([{ name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello file") }]);
+      await page.locator(".pl-composer").getByText("10 B").waitFor();
+      await say(page, "/artifact file");
+      await settled(page, "Here is the file.");
+      const card = await page.locator(".pl-artifact-title").innerText();
+      await page.getByRole("button", { name: "Plan, work" }).click();
+      await page.getByRole("tab", { name: "Files" }).click();
+      const panel = page.getByRole("complementary");
+      for (const name of [card, "notes.txt"]) await panel.getByRole("link", { name, exact: true }).waitFor();
+      assert.equal(await panel.getByRole("link").count(), 2);
+    }));
+});
+
+describe("errors", () => {
+  test("[19] six seconds without a network are shown", () =>
+    inSession(async (page, id, context) => {
+      await page.clock.install();
+      await page.reload();
+      await page.locator(".pl-dot", { hasText: "Idle" }).waitFor();
+      await context.setOffline(true);
+      for (let i = 0; i < 6; i++) await page.clock.runFor(1000);
+      await page.locator(".pl-banner").getByText("Reconnecting").waitFor({ timeout: 5000 });
+      await axe(page, "without a network");
+      await context.setOffline(false);
+      await until(page, async () => {
+        await page.clock.runFor(1000);
+        return (await page.locator(".pl-banner").count()) === 0;
+      }, "the connection");
+    }, { expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
+
+  test("a conversation that does not exist offers what to do", async () => {
+    for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }]) {
+      const { page, context } = await openPage(browser, options);
+      await page.goto(`${server.url}/s/never-was`);
+      await page.getByRole("alert").getByText("does not exist").waitFor();
+      await axe(page, "not found");
+      if (options.isMobile) {
+        await page.getByRole("alert").getByRole("button", { name: "Conversations" }).click();
+        await page.getByRole("navigation", { name: "Conversations" }).waitFor();
+        await page.keyboard.press("Escape");
+      }
+      await page.getByRole("alert").getByRole("button", { name: "New conversation" }).click();
+      await page.getByRole("heading", { name: "demo" }).waitFor();
+      await context.close();
+    }
+  });
+});
