@@ -20,7 +20,6 @@ type history struct {
 	j       *Journal
 	authors map[chat.SessionID]*author
 	gone    map[chat.SessionID]bool // erased, or never to be created
-	imports int
 }
 
 func newHistory(t *rapid.T, j *Journal) *history {
