@@ -184,6 +184,9 @@ func (p *process) outcome(c call) (int, string) {
 	return res.StatusCode, string(b)
 }
 
+// stopThread stops the run of a thread. A thread that the caller does not have has none.
+const stopThread = "POST /api/copilotkit/agent/{agentname}/stop/{thread}"
+
 // problem returns what is wrong with an answer, or "".
 func (v *testCaller) problem(r *wire.Route, ex *example, code int, body string) string {
 	known := tablePattern(r.Pattern)
@@ -198,6 +201,8 @@ func (v *testCaller) problem(r *wire.Route, ex *example, code int, body string) 
 		return ""
 	case v.class == unknown && code != http.StatusUnauthorized:
 		return "it needs a credential"
+	case v.class == stranger && known == stopThread && strings.TrimSpace(body) == `{"stopped":false}`:
+		return "" // like a thread that does not exist
 	case v.class == stranger && ex.named && code != http.StatusNotFound && code != http.StatusForbidden:
 		return "the caller has no role"
 	case v.class == stranger && serverWide[known] && code != http.StatusForbidden:

@@ -53,7 +53,7 @@ func TestViewerChangesNothing(t *testing.T) {
 			want = http.StatusNotFound // only their owner sees them
 		}
 		switch known {
-		case "POST /api/copilotkit/agent/{agentname}/stop/{thread}":
+		case stopThread:
 			want = http.StatusOK // she has no thread of that name, so nothing is stopped
 		case "POST /api/v1/agents/{id}/restart":
 			want = http.StatusOK // the run has not ended, so nothing happens
