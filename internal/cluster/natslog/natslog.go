@@ -36,7 +36,7 @@ type Log struct {
 
 	watchdog *watchdog
 
-	persist time.Duration // how long the leader must say that a frame is missing
+	persist time.Duration // how long the leader must say that a frame is missing, or that the log is shorter
 	pending int           // republished messages that wait for a reader
 
 	mu      sync.Mutex
@@ -70,7 +70,7 @@ func Open(ctx context.Context, conn *nats.Conn, opt Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{opt: opt, log: opt.Logger.With("part", "log"), conn: conn, js: js, watchdog: newWatchdog(opt.Partitions), persist: 15 * time.Second, pending: 16 << 10, readers: map[*reader]bool{}}
+	l := &Log{opt: opt, log: opt.Logger.With("part", "log"), conn: conn, js: js, watchdog: newWatchdog(opt.Partitions), persist: 30 * time.Second, pending: 16 << 10, readers: map[*reader]bool{}}
 	for p := range opt.Partitions {
 		if err := l.create(ctx, p); err != nil {
 			return nil, err

@@ -35,8 +35,8 @@ type reader struct {
 	live  chan *nats.Msg
 	acked chan cluster.Pos // of own appends
 
-	missing cluster.Pos // that the leader does not have
-	since   time.Time   // when it said so first
+	missing patience // for a frame that the leader must have
+	short   patience // for a log that ends too early
 	polls   int
 }
 
@@ -141,7 +141,7 @@ func (r *reader) emit(frame []byte) error {
 		return errDone
 	}
 	r.next++
-	r.missing = 0
+	r.missing, r.short = patience{}, patience{}
 	return nil
 }
 
@@ -154,6 +154,22 @@ func (r *reader) ask(ctx context.Context) error {
 	if r.polls++; r.next > before || r.polls%10 != 1 {
 		return nil
 	}
+	return r.doubt(ctx)
+}
+
+// patience measures for how long something is so without a break.
+type patience struct{ since time.Time }
+
+func (p *patience) over(limit time.Duration) bool {
+	if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	return time.Since(p.since) > limit
+}
+
+// doubt decides what it means that the leader does not have the next frame. A new leader may not have applied everything yet,
+// and one that was replaced may still answer, so bad news must last.
+func (r *reader) doubt(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	first, last, err := r.log.Ends(once, r.part)
@@ -162,22 +178,28 @@ func (r *reader) ask(ctx context.Context) error {
 		return ctx.Err()
 	case r.next < first:
 		return fmt.Errorf("%w: position %d is needed, the first one is %d", cluster.ErrTrimmed, r.next, first)
-	case r.next > last+1 && r.still(r.next):
-		return fmt.Errorf("%w: it ends at %d, and %d was read", cluster.ErrShort, last, r.next-1)
-	case r.next <= last && r.still(r.next):
-		return fmt.Errorf("%w: position %d of %d", ErrMissing, r.next, last)
-	case r.next != last+1:
+	case r.next > last+1:
 		r.polls = 0 // look again soon
+		if r.missing = (patience{}); r.short.over(r.log.persist) {
+			return fmt.Errorf("%w: it ends at %d, and %d was read", cluster.ErrShort, last, r.next-1)
+		}
+		return nil
+	case r.next == last+1:
+		r.missing, r.short = patience{}, patience{}
+		return nil
 	}
+	r.short = patience{}
+	frame, err := r.log.get(once, r.part, r.next)
+	switch {
+	case err == nil:
+		return r.emit(frame)
+	case !errors.Is(err, errNotFound):
+		return ctx.Err()
+	case r.missing.over(r.log.persist):
+		return fmt.Errorf("%w: position %d of %d", ErrMissing, r.next, last)
+	}
+	r.polls = 0
 	return nil
-}
-
-// still reports whether the leader has not had a position for a while. A new leader may not have applied everything yet.
-func (r *reader) still(pos cluster.Pos) bool {
-	if r.missing != pos {
-		r.missing, r.since = pos, time.Now()
-	}
-	return time.Since(r.since) > r.log.persist
 }
 
 // fill asks the leader for what follows, up to a position, or for all that it has if the position is 0. It returns without an
@@ -210,23 +232,7 @@ func (r *reader) fill(ctx context.Context, upTo cluster.Pos) error {
 		case upTo == 0:
 			return nil // the end
 		}
-		return r.hole(ctx)
-	}
-	return nil
-}
-
-// hole decides what it means that the leader does not have a position although a later one exists.
-func (r *reader) hole(ctx context.Context) error {
-	once, cancel := context.WithTimeout(ctx, attempt)
-	defer cancel()
-	first, last, err := r.log.Ends(once, r.part)
-	switch {
-	case err != nil:
-		return ctx.Err()
-	case r.next < first:
-		return fmt.Errorf("%w: position %d is needed, the first one is %d", cluster.ErrTrimmed, r.next, first)
-	case r.still(r.next):
-		return fmt.Errorf("%w: position %d of %d", ErrMissing, r.next, last)
+		return r.doubt(ctx)
 	}
 	return nil
 }
