@@ -224,3 +224,17 @@ func TestPlainText(t *testing.T) {
 		t.Error(m.PlainText())
 	}
 }
+
+func TestADraftMayNameTheLastEvent(t *testing.T) {
+	const text = `{"type":"user.message","payload":{"text":"x"},"after_sequence":7}`
+	drafts, err := ParseDrafts([]byte(text))
+	if err != nil || drafts[0].AfterSeq != 7 {
+		t.Fatal(drafts, err)
+	}
+	if b, err := drafts[0].MarshalJSON(); err != nil || string(b) != text {
+		t.Errorf("%s, %v", b, err)
+	}
+	if _, err := ParseDrafts([]byte(strings.Replace(text, "7", "-7", 1))); CodeOf(err) != Invalid {
+		t.Errorf("a negative sequence: %v", err)
+	}
+}

@@ -342,3 +342,25 @@ func testApplyBesideCommits(t *testing.T, j *Journal) {
 		t.Fatalf("%d bytes are counted of %d, %v", of, report.Bytes, err)
 	}
 }
+
+// A session that is created under another number while it is imported stays as it is.
+func TestImportEndIsRefusedWhenTheSessionExists(t *testing.T) {
+	t.Parallel()
+	j := openTest(t, "/data", Options{FS: vfs.NewMem()})
+	ghost := must(newAuthor(j, "s-1"))(t)
+	first, rest := cutImport(&ImportChange{must(ghost.build(chat.SessionStarted{Agent: "demo"}, message("imported")))(t), ImportEnd}, 1)
+	applyFrame(t, j, &Frame{Changes: []Change{first}})
+	ghost.State.Number = 4711
+	applyFrame(t, j, &Frame{Changes: []Change{&CommitChange{must(ghost.build(chat.SessionStarted{Agent: "demo"}))(t)}}})
+	refused, err := j.Apply(&Frame{Changes: []Change{rest, &ImportChange{&chat.Commit{Session: "s-1", Number: first.Number}, ImportDrop}}})
+	if err != nil || refused[1] != nil {
+		t.Fatal(refused, err)
+	}
+	wantCode(t, refused[0], chat.Conflict)
+	if n := len(readAll(t, j, "s-1")); n != 1 {
+		t.Fatalf("%d events", n)
+	}
+	if report, err := j.Verify(ctx, nil); err != nil || report.Found > 0 || report.Sessions != 1 {
+		t.Fatal(report, err)
+	}
+}

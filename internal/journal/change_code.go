@@ -51,7 +51,7 @@ func DecodeChange(kind byte, data []byte) (Change, error) {
 		return nil, notAChange("its version is not known to this program")
 	}
 	var c Change
-	err := error(nil)
+	var err error
 	switch kind {
 	case changeCommit:
 		var commit *chat.Commit

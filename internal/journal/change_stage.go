@@ -109,6 +109,12 @@ func (c *ImportChange) stage(s *staging) error {
 			return err
 		}
 	} else {
+		switch _, err := s.find(c.Session); {
+		case err == nil:
+			return chat.Errorf(chat.Conflict, "session %s was created while it was imported", c.Session)
+		case chat.CodeOf(err) != chat.NotFound:
+			return err
+		}
 		v, err := getFrom(s.b, numberKey(nil, kImporting, c.Number))
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 )
 
 // A draft that names the last event is refused when the session has gone on.
-func TestAfterSeq(t *testing.T) {
+func TestAppendAfterAnOlderEventIsRefused(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	draft := func(after chat.Seq, key string) []chat.Draft {

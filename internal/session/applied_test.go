@@ -34,7 +34,7 @@ func follow(t *testing.T, owner, follower *world) {
 
 // A member that a commit of another node removes loses access at once, also with a stream
 // that is open.
-func TestAppliedRemovesAccess(t *testing.T) {
+func TestMemberRemovedByAnotherNodeLosesAccess(t *testing.T) {
 	a, b := newWorld(t, Options{}), newWorld(t, Options{})
 	follow(t, a, b)
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}
@@ -76,7 +76,7 @@ func TestAppliedRemovesAccess(t *testing.T) {
 }
 
 // A record that was read before a commit was applied is not cached after it.
-func TestAppliedWhileARecordIsRead(t *testing.T) {
+func TestRecordReadBeforeACommitIsNotCachedAfterIt(t *testing.T) {
 	a, b := newWorld(t, Options{}), newWorld(t, Options{})
 	follow(t, a, b)
 	for range 50 {
@@ -96,7 +96,7 @@ func TestAppliedWhileARecordIsRead(t *testing.T) {
 }
 
 // An erasure of another node ends streams and frees what was counted.
-func TestAppliedErasure(t *testing.T) {
+func TestErasureOfAnotherNodeEndsStreams(t *testing.T) {
 	a, b := newWorld(t, Options{}), newWorld(t, Options{Quotas: Quotas{Sessions: 2}})
 	follow(t, a, b)
 	a.begin("s-1", chat.NewSession{Agent: chat.NoAgent})
