@@ -20,21 +20,11 @@ func (r *run) prompt(e *chat.Event) bool {
 	if !ok || r.turn == "" || p.Approval != nil && p.Approval.Settled {
 		return false
 	}
-	switch b := e.Body.(type) {
-	case chat.AgentInputRequest:
+	if p.Input != nil {
 		r.tool(p.RequestID, toolAsk, questionInput(&p), true)
-	case chat.AgentApprovalRequest:
-		for i := range b.Calls {
-			c := &b.Calls[i]
-			r.askAbout(p.RequestID, c.CallID, c.Tool, c.Params, c.Client)
-		}
-	case chat.AgentPermissionRequest:
-		input := marshal(struct {
-			Scopes        []string        `json:"scopes"`
-			Justification string          `json:"justification,omitempty"`
-			Params        json.RawMessage `json:"requested_args,omitempty"`
-		}{b.Scopes, b.Justification, b.Params})
-		r.askAbout(p.RequestID, p.RequestID, cmp.Or(b.Tool, toolPermission), input, false)
+	}
+	for _, c := range callsOf(&p) {
+		r.askAbout(p.RequestID, c.CallID, c.Tool, c.Params, c.Client)
 	}
 	if p.Input == nil && (p.Deadline != 0 || p.Approval != nil && p.Approval.Text != "") {
 		r.emit(chunk{typ: dataPrompt, id: p.RequestID, raw: e.Payload})
@@ -42,6 +32,22 @@ func (r *run) prompt(e *chat.Event) bool {
 	r.endTexts()
 	r.prompts = append(r.prompts, &prompt{Prompt: p, at: r.at})
 	return true
+}
+
+// callsOf returns the calls that a prompt asks about. A request for permission is a call with the id of the request.
+func callsOf(p *chat.Prompt) []chat.ApprovalCall {
+	switch {
+	case p.Approval != nil:
+		return p.Approval.Calls
+	case p.Permission == nil:
+		return nil
+	}
+	b := p.Permission
+	return []chat.ApprovalCall{{CallID: p.RequestID, Tool: cmp.Or(b.Tool, toolPermission), Params: marshal(struct {
+		Scopes        []string        `json:"scopes"`
+		Justification string          `json:"justification,omitempty"`
+		Params        json.RawMessage `json:"requested_args,omitempty"`
+	}{b.Scopes, b.Justification, b.Params})}}
 }
 
 // questionInput is the input of the tool that asks a person.
@@ -172,20 +178,14 @@ func (r *run) granted(p *prompt, b chat.UserPermissionResponse) {
 
 // partsOf returns the ids of the tool parts that show a prompt.
 func partsOf(p *chat.Prompt, legacy bool) (ids []string) {
-	switch {
-	case p.Input != nil:
-		return []string{p.RequestID}
-	case p.Permission != nil && legacy:
-		return []string{approvalID(p.RequestID, p.RequestID)}
-	case p.Permission != nil:
+	if p.Input != nil {
 		return []string{p.RequestID}
 	}
-	for _, c := range p.Approval.Calls {
+	for _, c := range callsOf(p) {
 		if legacy && !c.Client {
-			ids = append(ids, approvalID(p.RequestID, c.CallID))
-		} else {
-			ids = append(ids, c.CallID)
+			c.CallID = approvalID(p.RequestID, c.CallID)
 		}
+		ids = append(ids, c.CallID)
 	}
 	return ids
 }

@@ -23,16 +23,6 @@ type workView struct {
 	Files    []string        `json:"files,omitempty"`
 }
 
-// States of a workView.
-const (
-	workRunning   = "running"
-	workCanceling = "canceling"
-	workCompleted = "completed"
-	workFailed    = "failed"
-	workTimeout   = "timeout"
-	workCanceled  = "canceled"
-)
-
 // workstream shows changes of workstreams, and the ends of prompts of all lines.
 func (r *run) workstream(e *chat.Event) {
 	switch b := e.Body.(type) {
@@ -56,15 +46,17 @@ func (r *run) workstream(e *chat.Event) {
 	case chat.WorkstreamWarning:
 		r.changed(b.ID, func(w *workView) { w.Share, w.Message = b.Share, b.Message })
 	case chat.WorkstreamCanceling:
-		r.changed(b.ID, func(w *workView) { w.State, w.Message = workCanceling, b.Reason })
+		r.changed(b.ID, func(w *workView) { w.State, w.Message = chat.WorkCanceling, b.Reason })
 	case chat.WorkstreamCompleted:
-		r.changed(b.ID, func(w *workView) { w.State, w.Summary, w.Result, w.Files = workCompleted, b.Summary, b.Result, b.Files })
+		r.changed(b.ID, func(w *workView) {
+			w.State, w.Summary, w.Result, w.Files = chat.WorkCompleted, b.Summary, b.Result, b.Files
+		})
 	case chat.WorkstreamFailed:
-		r.changed(b.ID, func(w *workView) { w.State, w.Error, w.Files = workFailed, b.Error, b.Files })
+		r.changed(b.ID, func(w *workView) { w.State, w.Error, w.Files = chat.WorkFailed, b.Error, b.Files })
 	case chat.WorkstreamTimeout:
-		r.changed(b.ID, func(w *workView) { w.State, w.Summary, w.Files = workTimeout, b.Summary, b.Files })
+		r.changed(b.ID, func(w *workView) { w.State, w.Summary, w.Files = chat.WorkTimeout, b.Summary, b.Files })
 	case chat.WorkstreamCanceled:
-		r.changed(b.ID, func(w *workView) { w.State, w.Error, w.Files = workCanceled, b.Reason, b.Files })
+		r.changed(b.ID, func(w *workView) { w.State, w.Error, w.Files = chat.WorkCanceled, b.Reason, b.Files })
 	}
 }
 
@@ -75,7 +67,7 @@ func (r *run) changed(id string, change func(*workView)) {
 	}
 	w := r.work[id]
 	if w == nil {
-		w = &workView{ID: id, State: workRunning}
+		w = &workView{ID: id, State: chat.WorkRunning}
 		r.work[id] = w
 	}
 	change(w)

@@ -36,6 +36,10 @@ func TestTheSameMessageIsSentOnce(t *testing.T) {
 	if fmt.Sprint(first.chunks) != fmt.Sprint(again.chunks) {
 		t.Errorf("the second response is\n%v\nthe first\n%v", again.chunks, first.chunks)
 	}
+	tools := strings.Replace(userMessage("c1", "m1", "/echo hello"), `{"id"`, `{"system":"be brief","tools":{"clipboard":{}},"id"`, 1)
+	if again := s.post(tools); fmt.Sprint(first.chunks) != fmt.Sprint(again.chunks) {
+		t.Errorf("with other tools of the page: %d %s %v", again.status, again.text, again.chunks)
+	}
 	if n := len(s.Events("c1", "user.message")); n != 1 {
 		t.Errorf("%d messages are stored", n)
 	}

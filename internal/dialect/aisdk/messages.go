@@ -155,11 +155,13 @@ func (l *listing) take(e *chat.Event) {
 			l.user(e, userParts(e.Session, b))
 		}
 	case chat.UserMessageWithdrawn:
-		if m := l.users[b.Sequence]; m != nil {
-			l.messages = slices.DeleteFunc(l.messages, func(o *uiMessage) bool { return o == m })
-		}
+		l.remove(b.Sequence)
 	case chat.TurnInput:
-		l.hideSteered(b)
+		for _, seq := range b.Sequences { // messages of other clients are parts of the turn's message
+			if l.run != nil && l.run.said[seq] != nil && l.run.said[seq].Via != via {
+				l.remove(seq)
+			}
+		}
 	case chat.UserInputResponse:
 		if isReply(e) {
 			l.user(e, []*uiPart{textPart(cmp.Or(b.Text, strings.Join(b.Values, ", ")))})
@@ -196,16 +198,10 @@ func (l *listing) user(e *chat.Event, parts []*uiPart) {
 	l.messages = append(l.messages, m)
 }
 
-// hideSteered removes messages of other clients that the running turn has taken up: they are parts of its message.
-func (l *listing) hideSteered(b chat.TurnInput) {
-	if l.run == nil {
-		return
-	}
-	for _, seq := range b.Sequences {
-		if e := l.run.said[seq]; e != nil && e.Via != via {
-			m := l.users[seq]
-			l.messages = slices.DeleteFunc(l.messages, func(o *uiMessage) bool { return o == m })
-		}
+// remove removes a message of a person.
+func (l *listing) remove(seq chat.Seq) {
+	if m := l.users[seq]; m != nil {
+		l.messages = slices.DeleteFunc(l.messages, func(o *uiMessage) bool { return o == m })
 	}
 }
 

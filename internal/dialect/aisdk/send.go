@@ -113,9 +113,11 @@ func (d *Dialect) repeat(ctx context.Context, c chat.Caller, sent *chat.Event, d
 	return d.attach(ctx, c, sent)
 }
 
-// same reports whether a stored message is what a draft says.
+// same reports whether a stored message has the text and the files of a draft. The page's tools may have changed since.
 func same(e *chat.Event, d *chat.Draft) bool {
-	return e.Type == d.Type && chat.SameJSON(e.Payload, d.Payload)
+	stored, ok := e.Body.(chat.UserMessage)
+	sent, _ := d.Body.(chat.UserMessage)
+	return ok && stored.Text == sent.Text && slices.Equal(stored.Content, sent.Content)
 }
 
 // append stores a user message with its files. The same message again is the stored one.
