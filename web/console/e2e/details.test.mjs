@@ -105,7 +105,10 @@ describe("menus and keys", () => {
   for (const [kind, choose] of [
     ["radio", (page) => page.getByRole("radio").first().check()],
     ["checkbox", (page) => page.getByRole("checkbox").first().check()],
-    ["dropdown", (page) => page.getByRole("feed").getByRole("combobox").selectOption({ index: 1 })],
+    ["dropdown", async (page) => {
+      await page.getByRole("feed").getByRole("combobox").selectOption({ index: 1 });
+      await page.getByRole("feed").getByRole("combobox").focus();
+    }],
   ])
     test(`Ctrl+Enter sends the answer of a ${kind}`, () =>
       inSession(async (page) => {

@@ -21,6 +21,9 @@ describe("signing in", () => {
     await token.fill("wrong");
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("alert").waitFor();
+    // The error does not look like the note above it.
+    const colour = (locator) => locator.evaluate((el) => getComputedStyle(el).color);
+    assert.notEqual(await colour(page.getByRole("alert")), await colour(page.getByText("requires you to sign in")));
     await token.fill("a-long-enough-secret-token-0123456789");
     await page.getByRole("button", { name: "Sign in" }).click();
     await page.getByRole("heading", { name: "demo" }).waitFor();

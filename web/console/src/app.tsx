@@ -1,6 +1,6 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt } from "@parley-hq/client";
-import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
+import { Conversation, Icon, titleOf, type ConversationHandle, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
@@ -77,7 +77,8 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const [menu, setMenu] = useState(false);
   const [wide, setWide] = useState(() => matchMedia("(min-width: 1100px)").matches);
   const [narrowPanel, setNarrowPanel] = useState<PanelName | null>(null);
-  const [prompts, setPrompts] = useState(0);
+  const [asked, setAsked] = useState<Prompt[]>([]);
+  const conversation = useRef<ConversationHandle>(null);
 
   useEffect(() => {
     const media = matchMedia("(min-width: 1100px)");
@@ -94,7 +95,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
 
   const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.default) ?? agents[0];
   const others = sessions.list?.reduce((n, s) => (s.session_id === route.session ? n : n + s.open_prompts), 0) ?? 0;
-  const waiting = prompts + others;
+  const waiting = asked.length + others;
   const current = sessions.list?.find((s) => s.session_id === route.session);
   useEffect(() => {
     const title = current?.title || (route.session ? words.conversation : words.newConversation);
@@ -104,7 +105,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const { refresh } = sessions;
   const onPrompt = useCallback(
     (open: Prompt[]) => {
-      setPrompts(open.length);
+      setAsked(open);
       refresh();
     },
     [refresh],
@@ -112,7 +113,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const onStatus = useCallback(() => refresh(), [refresh]);
   const onError = useCallback((err: ParleyError) => void (err.code === "unauthenticated" && signIn()), [signIn]);
   useEffect(() => {
-    if (!route.session) setPrompts(0);
+    if (!route.session) setAsked([]);
   }, [route.session]);
   const start = useCallback(
     async (text: string) => {
@@ -135,6 +136,13 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     },
     [go],
   );
+  /** Opens the next conversation with a question, or shows the question of this one. */
+  const nextQuestion = () => {
+    const list = sessions.list?.filter((s) => s.open_prompts > 0).map((s) => s.session_id) ?? [];
+    const next = list[(list.indexOf(route.session ?? "") + 1) % list.length];
+    if (next && next !== route.session) visit(next);
+    else if (asked[0]) conversation.current?.scrollTo(`p-${asked[0].request_id}`);
+  };
   const leave = useCallback(() => {
     go(undefined);
     refresh();
@@ -186,7 +194,11 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             {words.brand}
           </a>
         </h1>
-        {waiting > 0 && <span className="co-badge">{words.needAnswer(waiting)}</span>}
+        {waiting > 0 && (
+          <button type="button" className="co-badge" title={words.nextQuestion} onClick={nextQuestion}>
+            {words.needAnswer(waiting)}
+          </button>
+        )}
         <span className="pl-grow" />
         {!route.session && agents.length > 1 && (
           <label className="co-agent">
@@ -227,6 +239,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
         <Conversation
+          ref={conversation}
           client={client}
           session={route.session}
           start={start}
@@ -251,6 +264,16 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           onError={onError}
           hideHeader={!route.session}
           slots={{
+            missing: (
+              <div className="pl-buttons">
+                <button type="button" className="pl-primary" onClick={() => visit(undefined)}>
+                  {words.newConversation}
+                </button>
+                <button type="button" className="pl-button co-menu" onClick={() => setMenu(true)}>
+                  {words.conversations}
+                </button>
+              </div>
+            ),
             headerStart: menuButton("co-narrow"),
             headerEnd: current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />,
           }}

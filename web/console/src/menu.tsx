@@ -1,5 +1,7 @@
 import { useRef, useState, type FormEvent } from "react";
+import { flushSync } from "react-dom";
 import type { ParleyClient, Session } from "@parley-hq/client";
+import { onMenuKey } from "@parley-hq/react/menukeys";
 import { useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 
@@ -8,6 +10,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
   const words = useWords();
   const rename = useRef<HTMLDialogElement>(null);
   const erase = useRef<HTMLDialogElement>(null);
+  const field = useRef<HTMLInputElement>(null);
   const [title, setTitle] = useState("");
   const [fault, setFault] = useState<string>();
   const doing = (work: Promise<unknown>, then: () => void) => {
@@ -28,6 +31,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
         onBlur={(e) => {
           if (!e.currentTarget.contains(e.relatedTarget)) e.currentTarget.open = false;
         }}
+        onKeyDown={onMenuKey}
       >
         <summary className="pl-iconbutton" aria-label={words.more}>
           <span aria-hidden="true">⋯</span>
@@ -36,8 +40,9 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
           <button
             type="button"
             onClick={() => {
-              setTitle(session.title ?? "");
+              flushSync(() => setTitle(session.title ?? ""));
               rename.current?.showModal();
+              field.current?.select();
             }}
           >
             {words.rename}
@@ -56,7 +61,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
       <dialog ref={rename} className="co-dialog" aria-labelledby="rename-title">
         <form onSubmit={save}>
           <h2 id="rename-title">{words.renameTitle}</h2>
-          <input className="pl-field" aria-label={words.title} value={title} onChange={(e) => setTitle(e.target.value)} />
+          <input ref={field} className="pl-field" aria-label={words.title} value={title} onChange={(e) => setTitle(e.target.value)} />
           {fault && <p className="pl-fault">{fault}</p>}
           <div className="pl-buttons">
             <button type="submit" className="pl-primary" disabled={title.trim() === ""}>

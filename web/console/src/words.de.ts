@@ -14,6 +14,7 @@ export const german: Words = {
   agent: "Agent",
   away: "nicht verfügbar",
   needAnswer: (n) => (n === 1 ? "1 Antwort nötig" : `${n} Antworten nötig`),
+  nextQuestion: "Zur nächsten Frage gehen",
   language: "Sprache",
   close: "Schließen",
 

@@ -16,6 +16,7 @@ export const english = {
   agent: "Agent",
   away: "unavailable",
   needAnswer: (n: number): string => (n === 1 ? "1 needs an answer" : `${n} need an answer`),
+  nextQuestion: "Go to the next question",
   language: "Language",
   close: "Close",
 

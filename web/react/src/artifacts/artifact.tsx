@@ -6,7 +6,9 @@ import { Icon, type IconName } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
 
-export const Data = lazyPart(() => import("./data.js").then((m) => m.Data), <div className="pl-skeleton pl-skeleton-chart" />);
+const Data = lazyPart(() => import("./data.js").then((m) => m.Data), <div className="pl-skeleton pl-skeleton-chart" />);
+
+Data.preload(); // before the connection may be lost
 
 const icons: Record<string, IconName> = { table: "table", chart: "chart", image: "image", html: "page", code: "code" };
 

@@ -26,7 +26,8 @@ export interface ConversationProps {
   /** The event that the inspector shows. */
   inspect?: number | undefined;
   renderers?: Renderers;
-  slots?: { header?: ReactNode; headerStart?: ReactNode; headerEnd?: ReactNode; empty?: ReactNode; composerStart?: ReactNode; composerEnd?: ReactNode; footer?: ReactNode };
+  /** Parts of the page that the host draws; `missing` follows the text about a session that cannot be opened. */
+  slots?: { header?: ReactNode; headerStart?: ReactNode; headerEnd?: ReactNode; empty?: ReactNode; missing?: ReactNode; composerStart?: ReactNode; composerEnd?: ReactNode; footer?: ReactNode };
   filter?: (item: Item) => boolean;
   /** Sent to the agent with every message. */
   context?: () => unknown;

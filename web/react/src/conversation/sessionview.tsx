@@ -1,6 +1,6 @@
 import { useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState, type ReactNode, type Ref } from "react";
 import type { Answer, Event, ParleyClient, Prompt, SessionStore } from "@parley-hq/client";
-import { Data } from "../artifacts/artifact.js";
+import { ArtifactCard } from "../entries/entry.js";
 import { EntryList, type EntryListHandle } from "../entries/list.js";
 import type { Texts } from "../i18n/texts.js";
 import { ApprovalForm, InputForm, PermissionForm } from "../prompts/prompt.js";
@@ -47,7 +47,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
   const [searching, setSearching] = useState(false);
   const plan = usePlan(store);
   const work = useWorkstreams(store);
-  const auto = work.some((w) => !w.ended_at) ? "work" : plan && plan.tasks.length > 0 ? "plan" : null;
+  const auto = useAutoPanel(work.some((w) => !w.ended_at) ? "work" : plan && plan.tasks.length > 0 ? "plan" : null);
   const shownPanel = p.panel === "auto" ? auto : p.panel !== undefined ? p.panel : panel;
   const onPanel = p.onPanel;
   const setPanel = useCallback(
@@ -106,7 +106,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     // Load them after the first entries, but before the connection may be lost.
     const timer = setTimeout(() => {
       Panel.preload();
-      Data.preload();
+      ArtifactCard.preload();
       SearchBar.preload();
       InputForm.preload();
       ApprovalForm.preload();
@@ -115,7 +115,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     return () => clearTimeout(timer);
   }, []);
 
-  if (connection.state === "ended" && !record) return <OpenError texts={texts} error={connection.error} />;
+  if (connection.state === "ended" && !record) return <OpenError texts={texts} error={connection.error} action={p.slots?.missing} />;
   return (
     <SharedProvider value={shared}>
       <div className="pl-body">
@@ -146,6 +146,17 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
       <Announcer />
     </SharedProvider>
   );
+}
+
+/**
+ * The panel that opens by itself. It stays when the work ends, and changes only from the plan to the work, and not while the
+ * pointer or the focus is in it.
+ */
+function useAutoPanel(now: PanelName | null): PanelName | null {
+  const shown = useRef<PanelName | null>(null);
+  const used = () => document.querySelector(".pl-panel:is(:hover, :focus-within)") !== null;
+  if (shown.current === null || (now === "work" && shown.current !== now && !used())) shown.current = now;
+  return shown.current;
 }
 
 const none: Renderers = {};

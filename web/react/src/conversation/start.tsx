@@ -40,13 +40,14 @@ export function Loading({ texts }: { texts: Texts }) {
 }
 
 /** The error view of a session that cannot be opened. */
-export function OpenError({ texts, error }: { texts: Texts; error: ParleyError | undefined }) {
+export function OpenError({ texts, error, action }: { texts: Texts; error: ParleyError | undefined; action: ReactNode }) {
   const why =
     error?.code === "not_found" || error?.code === "denied" ? texts.notFound : error?.code === "gone" ? texts.gone : error?.code === "unauthenticated" ? texts.signInAgain : texts.cannotOpen;
   return (
     <div className="pl-empty" role="alert">
       <h2>{why}</h2>
       {error && error.code !== "not_found" && <p>{error.message}</p>}
+      {action}
     </div>
   );
 }

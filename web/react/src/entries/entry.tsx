@@ -1,6 +1,5 @@
 import { Component, memo, useId, type ReactNode } from "react";
 import type { Item, ShownItem } from "@parley-hq/client";
-import { ArtifactCard } from "../artifacts/artifact.js";
 import { CodeBlock, CopyButton } from "../markdown/code.js";
 import { Markdown } from "../markdown/markdown.js";
 import { codeOf, type Segment } from "../markdown/segments.js";
@@ -9,6 +8,7 @@ import { workstreamColour, workstreamName, useShared, type Shared } from "../sha
 import { useItem, useItemPart } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
+import { lazyPart } from "../shared/lazy.js";
 import { PlanEntry } from "../work/plan.js";
 import { WorkstreamEntry } from "../work/workstream.js";
 import { Activity } from "./activity.js";
@@ -18,6 +18,8 @@ import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine } from "./notices
 import type { Row, Rows } from "./rows.js";
 import { Thinking } from "./thinking.js";
 import { ToolGroup, ToolRow } from "./tool.js";
+
+export const ArtifactCard = lazyPart(() => import("../artifacts/artifact.js").then((m) => m.ArtifactCard), <div className="pl-skeleton pl-skeleton-chart" />);
 
 /** One row of the list. */
 export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: number; total: number; first: boolean; last: boolean }) {

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "react";
-import type { FileInfo } from "@parley-hq/client";
+import type { AgentArtifact, FileInfo } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
 import { useItems } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
@@ -8,6 +8,7 @@ import { Icon } from "../shared/icons.js";
 export function FilesPanel() {
   const { client, store, texts } = useShared();
   const [files, setFiles] = useState<FileInfo[]>();
+  const [titles, setTitles] = useState<ReadonlyMap<string, string>>(new Map());
   const order = useItems(store);
   // Reload when the number of items changes: file and artifact entries change the list.
   const mark = order.reduce((n, id) => {
@@ -19,6 +20,11 @@ export function FilesPanel() {
     client
       .artifacts(store.id, { limit: 500 }, { signal: stop.signal })
       .then((p) => setFiles(p.artifacts))
+      .catch(() => {});
+    // A card shows the title that the agent gave the file.
+    client
+      .events(store.id, { types: ["agent.artifact"], limit: 500 }, { signal: stop.signal })
+      .then((p) => setTitles(new Map(p.events.map((e) => e.payload as AgentArtifact).map((a) => [a.path ?? "", a.title ?? ""]))))
       .catch(() => {});
     return () => stop.abort();
   }, [client, store.id, mark]);
@@ -35,7 +41,7 @@ export function FilesPanel() {
           <li key={f.path}>
             <Icon name={f.media_type.startsWith("image/") ? "image" : "file"} size={14} />
             <a href={client.artifactURL(store.id, f.path)} download={f.path.split("/").pop()} title={f.path}>
-              {f.path.split("/").pop()}
+              {titles.get(f.path) || f.path.split("/").pop()}
             </a>
             <span className="pl-muted pl-small">
               {texts.bytes(f.size)} · {texts.moment(f.stored_at)}

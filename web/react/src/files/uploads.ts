@@ -1,5 +1,5 @@
 import { useCallback, useRef, useState } from "react";
-import type { Part, ParleyClient } from "@parley-hq/client";
+import { newClientID, type Part, type ParleyClient } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 
 export interface UploadRules {
@@ -104,10 +104,10 @@ export function useUploads(client: ParleyClient, session: string | undefined, ru
 }
 
 async function store(client: ParleyClient, session: string, file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal): Promise<Part> {
-  // Two files of the same name must not replace each other.
-  const stamp = Date.now().toString(36);
+  // Two files of the same name must not replace each other: each has its own folder.
+  const folder = newClientID().slice(2, 12);
   const name = (file.name || "pasted").replace(/[/\\\u0000-\u001f]/g, "_");
-  const info = await client.upload(session, `files/${stamp}-${name}`, file, { mediaType: file.type || "application/octet-stream", onProgress, signal });
+  const info = await client.upload(session, `files/${folder}/${name}`, file, { mediaType: file.type || "application/octet-stream", onProgress, signal });
   return { type: info.media_type.startsWith("image/") ? "image" : "file", path: info.path, name, media_type: info.media_type, size: info.size };
 }
 

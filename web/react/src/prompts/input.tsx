@@ -1,4 +1,4 @@
-import { useId, useState, type FormEvent } from "react";
+import { useId, useState, type FormEvent, type KeyboardEvent } from "react";
 import type { AgentInputRequest, Option } from "@parley-hq/client";
 import { hostOf, safeHref } from "../markdown/markdown.js";
 import { useRowState, useShared } from "../shared/context.js";
@@ -24,6 +24,13 @@ export function InputForm(p: FormProps & { input: AgentInputRequest }) {
     default:
       return <TextInput {...p} />;
   }
+}
+
+/** Ctrl+Enter sends the answer from any field. */
+function sendKey(e: KeyboardEvent<HTMLFormElement>): void {
+  if (e.key !== "Enter" || !(e.ctrlKey || e.metaKey) || e.nativeEvent.isComposing) return;
+  e.preventDefault();
+  e.currentTarget.requestSubmit();
 }
 
 function Fault({ id, text }: { id: string; text: string | undefined }) {
@@ -64,7 +71,7 @@ function TextInput(p: FormProps & { input: AgentInputRequest }) {
   };
   const bad = fault ?? p.error;
   return (
-    <form onSubmit={submit}>
+    <form onSubmit={submit} onKeyDown={sendKey}>
       <textarea
         className="pl-field"
         rows={2}
@@ -78,9 +85,6 @@ function TextInput(p: FormProps & { input: AgentInputRequest }) {
         onChange={(e) => {
           setText(e.target.value);
           setFault(undefined);
-        }}
-        onKeyDown={(e) => {
-          if (e.key === "Enter" && (e.ctrlKey || e.metaKey) && !e.nativeEvent.isComposing) submit(e);
         }}
       />
       <Fault id={fid} text={bad} />
@@ -133,7 +137,7 @@ function Choices(p: FormProps & { input: AgentInputRequest; many: boolean }) {
   };
   const bad = fault ?? p.error;
   return (
-    <form onSubmit={submit}>
+    <form onSubmit={submit} onKeyDown={sendKey}>
       {options.length >= filterFrom && (
         <input type="search" className="pl-field pl-filter" aria-label={texts.filter} placeholder={texts.filter} value={filter} onChange={(e) => setFilter(e.target.value)} />
       )}
@@ -178,7 +182,7 @@ function Dropdown(p: FormProps & { input: AgentInputRequest }) {
   };
   const bad = fault ?? p.error;
   return (
-    <form onSubmit={submit}>
+    <form onSubmit={submit} onKeyDown={sendKey}>
       <select
         className="pl-field pl-select"
         aria-labelledby={`q-${p.id}`}

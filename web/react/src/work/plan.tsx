@@ -19,11 +19,11 @@ export function Tasks({ tasks, onPick }: { tasks: Task[]; onPick?: (task: Task) 
           <Icon name={taskIcons[t.status] ?? "ring"} size={14} />
           <span className="pl-task-title" dir="auto">
             {onPick ? (
-              <button type="button" onClick={() => onPick(t)} title={texts.planGo}>
+              <button type="button" className="pl-task-name" onClick={() => onPick(t)} title={texts.planGo}>
                 {t.title}
               </button>
             ) : (
-              t.title
+              <span className="pl-task-name">{t.title}</span>
             )}
             {t.detail && <span className="pl-muted"> {t.detail}</span>}
           </span>

@@ -2,6 +2,7 @@ import { useEffect, useRef, useState, type FormEvent, type ReactNode } from "rea
 import type { SteerCommand, Workstream } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
+import { onMenuKey } from "../shared/menukeys.js";
 
 type Verb = SteerCommand | "message" | "terminate";
 
@@ -112,12 +113,7 @@ export function SteeringMenu({ work: w, steering }: { work: Workstream; steering
       onBlur={(e) => {
         if (!e.currentTarget.contains(e.relatedTarget)) e.currentTarget.open = false;
       }}
-      onKeyDown={(e) => {
-        if (e.key !== "Escape" || !e.currentTarget.open) return;
-        e.stopPropagation();
-        e.currentTarget.open = false;
-        e.currentTarget.querySelector("summary")?.focus();
-      }}
+      onKeyDown={onMenuKey}
     >
       <summary className="pl-iconbutton" aria-label={texts.steerMenu(w.name || w.id)} title={texts.steerMenu(w.name || w.id)}>
         <Icon name="more" />
