@@ -30,7 +30,7 @@ async function firstMessage(page, at) {
   assert.equal(await count(), before);
   await box.press("Enter");
   await at.getByRole("feed").getByText("You said: look at these").waitFor();
-  for (const name of ["notes.txt", "pasted.csv"]) await at.getByRole("feed").getByRole("link", { name }).waitFor();
+  for (const name of ["notes.txt", "pasted.csv"]) await at.getByRole("feed").locator(".pl-user").getByRole("link", { name }).waitFor();
   assert.equal(await count(), before + 1);
   assert.equal(await box.inputValue(), "");
   await until(page, () => box.evaluate((el) => el.getRootNode().activeElement === el), "focus on the composer");
@@ -77,7 +77,7 @@ describe("files in a new conversation", () => {
       await box.press("Enter");
       return page.getByRole("feed").getByText("You said: with a file").isVisible();
     }, "the message");
-    await page.getByRole("feed").getByRole("link", { name: "notes.txt" }).waitFor();
+    await page.getByRole("feed").locator(".pl-user").getByRole("link", { name: "notes.txt" }).waitFor();
     assert.equal(await count(), before + 1);
     await context.close();
   });

@@ -7,7 +7,7 @@ import { atEnd, feed, inSession, post, server, until } from "./suite.mjs";
 /** Scrolls up in a long running answer, and watches the position of a row in view in every frame. */
 async function readAbove(page) {
   await say(page, "/stream 60000 600");
-  await until(page, async () => (await feed(page).locator("article").count()) > 4, "a long answer");
+  await until(page, async () => Number(/tok(\d+)\W*$/.exec((await feed(page).locator("article").allInnerTexts()).join(" ").match(/.*tok\d+/s)?.[0] ?? "")?.[1]) > 1500, "a long answer");
   await feed(page).hover();
   const away = page.getByRole("button", { name: /new|To the end/ });
   await until(page, async () => {
