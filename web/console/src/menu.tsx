@@ -40,7 +40,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
           <button
             type="button"
             onClick={() => {
-              flushSync(() => setTitle(session.title ?? ""));
+              flushSync(() => setTitle(session.title || session.heading || ""));
               rename.current?.showModal();
               field.current?.select();
             }}

@@ -1,4 +1,5 @@
-export { Conversation, titleOf } from "./conversation/conversation.js";
+export { Conversation } from "./conversation/conversation.js";
+export { titleOf } from "./conversation/title.js";
 export type { ConversationHandle, ConversationProps, Starter } from "./conversation/props.js";
 export type { Mode, Renderers } from "./shared/context.js";
 export type { PanelName } from "./conversation/panel.js";
