@@ -1,8 +1,7 @@
-// Command bench measures Parley against bare Pebble and against a small
-// centrifuge server, row by row of docs/benchmarks.md, and prints a table.
+// Command bench measures Parley beside other servers, row by row of docs/benchmarks.md, and prints a table.
 //
-// Servers run as other processes; this process makes the load. Trials alternate between Parley and its peer, so that other
-// load on the machine affects both, and medians of the trials are compared.
+// Servers run as other processes; this process makes the load. Trials alternate between the servers, so that other load on
+// the machine affects all of them, and medians of the trials are compared.
 package main
 
 import (
@@ -13,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,43 +30,53 @@ type env struct {
 	prof   string // folder for CPU profiles of the server; "" means none
 }
 
-// row is one line or a few of the table.
+// row is a number of docs/benchmarks.md.
 type row struct {
 	number int
 	name   string
-	run    func(*env) ([]line, error)
+	run    func(*env) ([]*result, error)
 }
 
 var rows = []row{
-	{1, "append in-process", appendInProcess},
-	{2, "append over HTTP, one by one", appendHTTP},
-	{3, "append arrays and over WebSocket", appendMany},
-	{4, "fan-out to 1000", fanOut1000},
-	{5, "fan-out to 100, 8 writers", fanOut100},
-	{6, "previews", previews},
-	{7, "publish to seen", quiet},
-	{8, "resume storm", storm},
-	{9, "last 1000 events", history},
-	{10, "memory", memory},
-	{11, "open a long session", openLong},
-	{12, "start with a million sessions", startFull},
-	{13, "model agent", modelAgent},
-	{14, "append with x1 on", appendX1},
-	{15, "Vertesia runs", vertesiaRuns},
-	{16, "runs of pages", pageRuns},
+	{1, "pieces to 500 sessions", pieces(500)},
+	{2, "pieces to 2000 sessions", pieces(2000)},
+	{3, "one durable event per request", appendOne},
+	{4, "append in-process", appendInProcess},
+	{5, "fan-out to 100 readers", fanOut100},
+	{6, "fan-out to 1000 readers, paced", fanOutPaced(1000)},
+	{7, "5000 readers come back", comeBack(5000)},
+	{8, "last 1000 events", lastEvents},
+	{9, "conversations through a model agent", conversations},
+	{10, "idle memory", idleMemory},
+	{11, "append arrays, and without waiting", appendMany},
+	{12, "fan-out at full speed", fanOutFull},
+	{13, "publish to seen", seen},
+	{14, "one answer of a model agent", modelAgent},
+	{15, "append with x1 on", appendX1},
+	{16, "readers of other dialects", dialectRuns},
+	{17, "open a long session", openLong},
+	{18, "start with a million sessions", startFull},
+}
+
+// scale has the rows whose size matters, with other sizes.
+var scale = []row{
+	{1, "", pieces(10)}, {1, "", pieces(100)}, {1, "", pieces(500)}, {2, "", pieces(2000)}, {2, "", pieces(5000)},
+	{6, "", fanOutPaced(10)}, {6, "", fanOutPaced(100)}, {6, "", fanOutPaced(1000)}, {6, "", fanOutPaced(10000)},
+	{7, "", comeBack(100)}, {7, "", comeBack(1000)}, {7, "", comeBack(10000)},
 }
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == peerFlag {
-		fail(servePeer(os.Args[2]))
+	if len(os.Args) == 3 && os.Args[1] == centrifugeFlag {
+		fail(serveCentrifuge(os.Args[2]))
 		return
 	}
-	if len(os.Args) == 4 && os.Args[1] == bareFlag {
-		fail(serveBare(os.Args[2], os.Args[3]))
+	if serve, ok := map[string]func(dir, addr string) error{bareFlag: serveBare, pebbleFlag: servePebble, natsFlag: serveNATS}[os.Args[min(1, len(os.Args)-1)]]; ok && len(os.Args) == 4 {
+		fail(serve(os.Args[2], os.Args[3]))
 		return
 	}
 	e := &env{}
 	only := flag.String("row", "", "numbers of the rows to run, separated by commas; all when empty")
+	sizes := flag.Bool("scale", false, "run the rows whose size matters with sizes from 10 to 10000")
 	flag.BoolVar(&e.short, "short", false, "one short trial each, to check that everything works")
 	flag.StringVar(&e.binary, "parley", "bin/parley", "the parley binary")
 	flag.StringVar(&e.store, "store", filepath.Join(os.TempDir(), "parley-bench-store"), "folder of the store with a million sessions, which is built once and kept")
@@ -80,6 +90,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	e.ctx = ctx
+	if *sizes {
+		rows = scale
+	}
 	fail(run(e, *only))
 }
 
@@ -99,22 +112,27 @@ func run(e *env, only string) (err error) {
 	for s := range strings.SplitSeq(only, ",") {
 		if s = strings.TrimSpace(s); s != "" {
 			n, err := strconv.Atoi(s)
-			if err != nil || n < 1 || n > len(rows) {
+			if err != nil || !slices.ContainsFunc(rows, func(r row) bool { return r.number == n }) {
 				return fmt.Errorf("there is no row %q", s)
 			}
 			want[n] = true
 		}
 	}
 	fmt.Printf("%s, load %s\n\n", time.Now().UTC().Format("2006-01-02 15:04 MST"), loadAverage())
+	for _, s := range []*system{parley, centrifuge, redis, nats, bare} {
+		if !s.there() {
+			fmt.Printf("**%s**\n\n", s.missing())
+		}
+	}
 	fmt.Println(header)
 	var failed error
 	for _, r := range rows {
 		if len(want) > 0 && !want[r.number] {
 			continue
 		}
-		lines, err := r.run(e)
-		for _, l := range lines {
-			fmt.Println(l.markdown(r.number))
+		results, err := r.run(e)
+		for _, res := range results {
+			fmt.Print(res.markdown(r.number))
 		}
 		if err != nil {
 			// The other rows are still run.

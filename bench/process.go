@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
 	"strconv"
@@ -21,7 +22,7 @@ type process struct {
 	*serverprocess.Process
 	target load.Target
 	ready  time.Duration // from start to the first good answer
-	parley bool          // false for peers
+	pprof  bool          // serves profiles
 }
 
 // startParley starts the real binary on a data folder, without NATS.
@@ -29,21 +30,25 @@ func startParley(e *env, data string) (*process, error) { return startServer(e, 
 
 // startServer starts the real binary with further options.
 func startServer(e *env, data string, more ...string) (*process, error) {
-	return start(e, true, "/readyz", e.binary, func(addr string) []string {
+	p, err := start(e, e.binary, "/readyz", func(addr string) []string {
 		return serverprocess.Serve(addr, data, append(more, "--pprof")...)
 	})
+	if err == nil {
+		p.pprof = true
+	}
+	return p, err
 }
 
-// startPeer starts this program as a peer: the centrifuge server, or bare Pebble on a folder.
-func startPeer(e *env, args ...string) (*process, error) {
+// startSelf starts this program as another server. Its address is its last argument.
+func startSelf(e *env, args ...string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return start(e, false, "/healthz", self, func(addr string) []string { return append(args, addr) })
+	return start(e, self, "/healthz", func(addr string) []string { return append(args, addr) })
 }
 
-func start(e *env, parley bool, probe, program string, args func(addr string) []string) (*process, error) {
+func start(e *env, program, probe string, args func(addr string) []string) (*process, error) {
 	s, err := serverprocess.Start(program, args)
 	if err != nil {
 		return nil, err
@@ -56,7 +61,31 @@ func start(e *env, parley bool, probe, program string, args func(addr string) []
 		s.Kill()
 		return nil, err
 	}
-	return &process{Process: s, target: load.Target{Host: s.Addr}, ready: took, parley: parley}, nil
+	return &process{Process: s, target: load.Target{Host: s.Addr}, ready: took}, nil
+}
+
+// startWire starts a server that does not speak HTTP. It is ready when its wire can be opened.
+func startWire(e *env, w load.Wire, program string, args func(addr string) []string) (*process, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return nil, err
+	}
+	s, err := serverprocess.Start(path, args)
+	if err != nil {
+		return nil, err
+	}
+	p := &process{Process: s, target: load.Target{Host: s.Addr}}
+	for end := time.Now().Add(20 * time.Second); ; {
+		c, err := load.Dial(p.target, w)
+		if err == nil {
+			return p, c.Close()
+		}
+		if time.Now().After(end) || e.ctx.Err() != nil {
+			s.Kill()
+			return nil, fmt.Errorf("%s did not become ready: %w: %s", program, err, s.Output())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // stop ends the process in order and waits for it.
@@ -64,26 +93,6 @@ func (p *process) stop() {
 	if err := p.Stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 	}
-}
-
-// sessions creates sessions and returns their ids. The peer has channels, which need not be created.
-func (p *process) sessions(prefix string, n int) ([]string, error) {
-	if p.parley {
-		return load.Sessions(p.target, prefix, n)
-	}
-	ids := make([]string, n)
-	for i := range ids {
-		ids[i] = fmt.Sprintf("%s-%d", prefix, i)
-	}
-	return ids, nil
-}
-
-// protocol is what the server speaks on WebSockets.
-func (p *process) protocol() load.Protocol {
-	if p.parley {
-		return load.Native{}
-	}
-	return centrifugeJSON{}
 }
 
 // proc reads a file of the process below /proc.
@@ -149,10 +158,10 @@ func (p *process) resetPeak() error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.PID()), []byte("5"), 0)
 }
 
-// measure runs a load on the server. With -profile it also takes a CPU profile of a Parley server.
+// measure runs a load on the server. With -profile it also takes a CPU profile of Parley.
 func (p *process) measure(e *env, name string, run func() (load.Result, error)) (r trial, err error) {
 	done := make(chan error, 1)
-	if e.prof != "" && p.parley {
+	if e.prof != "" && p.pprof {
 		go func() { done <- p.profile(e, name) }()
 	} else {
 		done <- nil
@@ -195,25 +204,4 @@ func profileSelf(e *env, name string) (end func(), err error) {
 		pprof.StopCPUProfile()
 		f.Close()
 	}, nil
-}
-
-// pair is Parley and the centrifuge server, both running.
-type pair struct{ ours, peer *process }
-
-func startPair(e *env, name string) (pair, error) {
-	ours, err := startParley(e, filepath.Join(e.temp, name))
-	if err != nil {
-		return pair{}, err
-	}
-	peer, err := startPeer(e, peerFlag)
-	if err != nil {
-		ours.stop()
-		return pair{}, err
-	}
-	return pair{ours, peer}, nil
-}
-
-func (p pair) stop() {
-	p.ours.stop()
-	p.peer.stop()
 }

@@ -15,21 +15,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-
 	"github.com/parley-hq/parley/internal/load"
 	"github.com/parley-hq/parley/internal/modeltest"
 )
 
-// modelAgent compares the model agent with direct requests to the model. The model is a script in this process. Both sides
-// read its answers over HTTP, one turn at a time.
-func modelAgent(e *env) (lines []line, err error) {
+// modelAgent compares the model agent with a caller that asks the model directly and decodes each event with encoding/json.
+// The model is a script in this process. Both read its answers over HTTP, one turn at a time.
+func modelAgent(e *env) ([]*result, error) {
 	// The model and the callers are in this process. Its garbage collections would count as time of the server.
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
-	turns, words := 1000, 20000
+	turns, words := 300, 20000
 	if e.short {
-		turns, words = 60, 5000
+		turns, words = 30, 5000
 	}
 	long := make([]string, words)
 	for i := range long {
@@ -41,97 +38,86 @@ func modelAgent(e *env) (lines []line, err error) {
 		}
 		return modeltest.Reply{Pieces: []string{"One", " two", " three."}}
 	}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	endpoint, stop, err := serveModel(script)
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: script}
-	go func() { _ = server.Serve(l) }() // ends with Close
-	defer server.Close()
-	endpoint := "http://" + l.Addr().String() + "/v1"
-
-	config := filepath.Join(e.temp, "model.yaml")
-	text := "agents:\n  - {name: m, kind: model, endpoint: \"" + endpoint + "\", model: scripted, builtin: []}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	p, err := startServer(e, filepath.Join(e.temp, "model"), "--config", config, "--nats", "off")
+	defer stop()
+	p, err := startModelAgent(e, "model", endpoint)
 	if err != nil {
 		return nil, err
 	}
 	defer p.stop()
 	m := &asker{endpoint: endpoint, parley: "http://" + p.target.Host}
-	var direct, ours load.Histogram
-	for i := range turns + 20 {
-		d, _, err := m.sdk(e.ctx, "short")
-		if err != nil {
-			return nil, err
-		}
-		o, _, err := m.through(e.ctx, fmt.Sprint("short-", i), "short")
-		if err != nil {
-			return nil, err
-		}
-		if i >= 20 { // connections and caches are warm
-			direct.Add(d)
-			ours.Add(o)
-		}
+	caller, agent := &side{name: "a caller without a library"}, &side{name: "Parley", ours: true}
+	caller.run = func(int) (t trial, err error) {
+		return t, m.times(turns, &t.latency, func(int) (time.Duration, error) { d, _, err := m.plain(e.ctx, "short"); return d, err })
 	}
-	added := ours.Quantile(.99) - direct.Quantile(.99)
-	lines = append(lines, line{
-		what: "model agent: first token, p99, over asking the model directly",
-		ours: fmt.Sprintf("%s (p50 %s)", ms(ours.Quantile(.99)), ms(ours.Quantile(.5))), peer: fmt.Sprintf("%s (p50 %s)", ms(direct.Quantile(.99)), ms(direct.Quantile(.5))), ratio: float64(direct.Quantile(.99)) / float64(ours.Quantile(.99)),
-		value: float64(added) / float64(time.Millisecond), need: 3, want: 2, must: "3 ms more", aim: "2 ms more",
-	})
-	longAnswer := func(name string, ask func(i int) (first, all time.Duration, err error)) *side {
-		return &side{name: name, run: func(i int) (trial, error) {
+	agent.run = func(i int) (t trial, err error) {
+		err = m.times(turns, &t.latency, func(n int) (time.Duration, error) {
+			d, _, err := m.through(e.ctx, fmt.Sprintf("short-%d-%d", i, n), "short")
+			return d, err
+		})
+		t.took = t.latency.Quantile(.99) - caller.trials[i].latency.Quantile(.99)
+		return t, err
+	}
+	more := took
+	more.name = "p99 more than the caller"
+	first := &result{what: "model agent: first token", sides: []*side{agent, caller}, checks: []check{{more, bound{.003, ""}, bound{.002, ""}}}}
+	if err := alternate(e, e.trials, caller, agent); err != nil {
+		return nil, err
+	}
+	answer := func(name string, ask func(i int) (first, all time.Duration, err error)) *side {
+		return &side{name: name, ours: name == "Parley", run: func(i int) (trial, error) {
 			_, all, err := ask(i)
 			return trial{rate: float64(words) / all.Seconds()}, err
 		}}
 	}
-	peers := []*side{
-		longAnswer("a caller with the provider's SDK", func(int) (time.Duration, time.Duration, error) { return m.sdk(e.ctx, "long") }),
-		longAnswer("a caller that decodes each event with encoding/json", func(int) (time.Duration, time.Duration, error) { return m.plain(e.ctx, "long") }),
-		longAnswer("bytes that are discarded", func(int) (time.Duration, time.Duration, error) { return m.bytes(e.ctx, "long") }),
+	whole := &result{what: "model agent: tokens of one answer, as fast as the model can", checks: []check{{rate, bound{.9, caller.name}, bound{.95, caller.name}}}, sides: []*side{
+		answer("Parley", func(i int) (time.Duration, time.Duration, error) {
+			return m.through(e.ctx, fmt.Sprint("long-", i), "long")
+		}),
+		answer(caller.name, func(int) (time.Duration, time.Duration, error) { return m.plain(e.ctx, "long") }),
+	}}
+	return []*result{first, whole}, alternate(e, max(3, e.trials), whole.sides...)
+}
+
+// serveModel serves a model in this process and returns its endpoint.
+func serveModel(h http.Handler) (endpoint string, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
 	}
-	agent := longAnswer("the model agent", func(i int) (time.Duration, time.Duration, error) {
-		return m.through(e.ctx, fmt.Sprint("long-", i), "long")
-	})
-	if err := alternate(e, max(3, e.trials), append(peers, agent)...); err != nil {
-		return lines, err
+	server := &http.Server{Handler: h}
+	go func() { _ = server.Serve(l) }() // ends with Close
+	return "http://" + l.Addr().String() + "/v1", func() { server.Close() }, nil
+}
+
+// startModelAgent starts Parley with a model agent as its only agent.
+func startModelAgent(e *env, name, endpoint string) (*process, error) {
+	config := filepath.Join(e.temp, name+".yaml")
+	text := "agents:\n  - {name: m, kind: model, endpoint: \"" + endpoint + "\", model: scripted, builtin: []}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
 	}
-	for i, p := range peers {
-		rate, peer := agent.rate(), p.rate()
-		l := line{
-			what: "model agent: tokens a second of one answer, as fast as the model can, against " + p.name,
-			ours: fmt.Sprintf("%.0f k/s", rate/1e3), peer: fmt.Sprintf("%.0f k/s", peer/1e3), ratio: rate / peer, value: rate / peer, floor: true,
-		}
-		if i < 2 {
-			l.must, l.need, l.want, l.aim = "0.9 of the caller", .9, .95, "0.95"
-		}
-		lines = append(lines, l)
-	}
-	return lines, nil
+	return startServer(e, filepath.Join(e.temp, name), "--config", config, "--nats", "off")
 }
 
 // asker sends requests to the model, directly and through Parley.
 type asker struct{ endpoint, parley string }
 
-// sdk uses the provider's client library. It returns the times until the first token and until the end.
-func (a *asker) sdk(ctx context.Context, text string) (first, all time.Duration, err error) {
-	service := openai.NewChatCompletionService(option.WithBaseURL(a.endpoint), option.WithMaxRetries(0))
-	begun := time.Now()
-	var res *http.Response
-	stream := service.NewStreaming(ctx, openai.ChatCompletionNewParams{Model: "scripted", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(text)}}, option.WithResponseInto(&res))
-	for stream.Next() {
-		if c := stream.Current().Choices; first == 0 && len(c) > 0 && c[0].Delta.Content != "" {
-			first = time.Since(begun)
+// times asks n times one after the other, and before some times without counting, so that connections and caches are warm.
+func (a *asker) times(n int, h *load.Histogram, ask func(i int) (first time.Duration, err error)) error {
+	for i := range n + 20 {
+		d, err := ask(i)
+		if err != nil {
+			return err
+		}
+		if i >= 20 {
+			h.Add(d)
 		}
 	}
-	all = time.Since(begun)
-	if stream.Err() == nil {
-		done(res)
-	}
-	return first, all, stream.Err()
+	return nil
 }
 
 // plain is a caller without a library: it reads line by line and decodes each event.
@@ -151,11 +137,6 @@ func (a *asker) plain(ctx context.Context, text string) (first, all time.Duratio
 		err = json.Unmarshal(data, &chunk)
 		return len(chunk.Choices) > 0 && chunk.Choices[0].Delta.Content != "", err
 	})
-}
-
-// bytes reads the answer without decoding it: the speed of the model itself.
-func (a *asker) bytes(ctx context.Context, text string) (first, all time.Duration, err error) {
-	return a.lines(ctx, text, func([]byte) (bool, error) { return true, nil })
 }
 
 // lines reads a stream line by line.

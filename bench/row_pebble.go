@@ -6,41 +6,30 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/load"
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// appendInProcess compares a durable append with a durable Set of bare Pebble, both in this process. A second line compares
-// it with bare Pebble that stores as many keys and bytes as the append: the rest of the difference is the rules, the
-// encoding and the hash.
-func appendInProcess(e *env) (lines []line, err error) {
-	for i, writers := range []int{1, 64, 256} {
-		l, err := appendWith(e, filepath.Join(e.temp, fmt.Sprintf("in-process-%d", i)), writers)
-		lines = append(lines, l...)
-		if err != nil {
-			return lines, err
-		}
-	}
-	return lines, nil
+// appendInProcess compares a durable append in this process with bare Pebble that stores as many keys and bytes: the
+// difference is the rules, the encoding and the hash.
+func appendInProcess(e *env) ([]*result, error) {
+	return collect(func() (*result, error) { return appendWith(e, 64) }, func() (*result, error) { return appendWith(e, 256) })
 }
 
 // user is the caller of sessions in this process.
 var user = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "u"}, Scopes: []chat.Scope{chat.ScopeUser}}
 
-// inProcess is a side that runs steps in this process, all at the same time.
-func inProcess(name string, steps []func() error, span time.Duration) *side {
-	return &side{name: name, run: func(int) (trial, error) { return runSteps(steps, span) }}
-}
-
-func appendWith(e *env, dir string, writers int) (lines []line, err error) {
-	j, err := journal.Open(filepath.Join(dir, "ours"), journal.Options{MinFree: -1, MinFreePercent: -1})
+func appendWith(e *env, writers int) (r *result, err error) {
+	dir := filepath.Join(e.temp, fmt.Sprintf("in-process-%d", writers))
+	j, err := journal.Open(filepath.Join(dir, "parley"), journal.Options{MinFree: -1, MinFreePercent: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +43,7 @@ func appendWith(e *env, dir string, writers int) (lines []line, err error) {
 			return nil, err
 		}
 		say := func() ([]chat.Event, error) {
-			return sessions.Append(context.Background(), user, sess.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: words[:289]})})
+			return sessions.Append(context.Background(), user, sess.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: strings.Repeat("lorem ipsum ", 25)[:289]})})
 		}
 		steps[w] = func() error { _, err := say(); return err }
 		events, err := say()
@@ -63,66 +52,58 @@ func appendWith(e *env, dir string, writers int) (lines []line, err error) {
 		}
 		size = len(events[0].Fact().JSON)
 	}
-	db, err := openBare(filepath.Join(dir, "bare"))
+	db, err := openPebble(filepath.Join(dir, "pebble"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	alike, err := openBare(filepath.Join(dir, "alike"))
-	if err != nil {
-		return nil, err
+	pairs := db.pairs(writers, size)
+	sides := []*side{
+		{name: "Parley", ours: true, run: func(i int) (trial, error) {
+			end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))
+			if err != nil {
+				return trial{}, err
+			}
+			defer end()
+			return runSteps(steps, e.span/4)
+		}},
+		{name: "bare Pebble", run: func(int) (trial, error) { return runSteps(pairs, e.span/4) }},
 	}
-	defer func() { err = errors.Join(err, alike.Close()) }()
-	peer, same := inProcess("bare Pebble", db.writers(writers), e.span/4), inProcess("bare Pebble", alike.pairs(writers, size), e.span/4)
-	ours := &side{name: "Parley", run: func(i int) (trial, error) {
-		end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))
-		if err != nil {
-			return trial{}, err
-		}
-		defer end()
-		return runSteps(steps, e.span/4)
-	}}
-	if err := alternate(e, 2*e.trials+1, ours, peer, same); err != nil {
-		return nil, err
+	r = &result{
+		what: fmt.Sprintf("durable append in-process, %d writers, as many keys and bytes", writers), sides: sides,
+		checks: []check{{rate, bound{.85, "bare Pebble"}, bound{.95, "bare Pebble"}}},
 	}
-	show := func(s *side) string { return fmt.Sprintf("%s, %.0f µs cpu each", perSecond(s.rate()), s.cost()) }
-	r := ours.over(peer)
-	what := fmt.Sprintf("durable append in-process, %d writers, against bare Pebble", writers)
-	return []line{{
-		what: what, ours: show(ours), peer: show(peer),
-		ratio: r, value: r, floor: true, need: 0.8, want: 0.95, must: "0.8 x", aim: "0.95 x",
-	}, {
-		what: what + " with as many keys and bytes", ours: show(ours), peer: show(same), ratio: ours.over(same),
-	}}, nil
+	return r, alternate(e, 2*e.trials+1, sides...)
 }
 
 // runSteps repeats all steps for a while, each in its own goroutine.
-func runSteps(steps []func() error, span time.Duration) (trial, error) {
+func runSteps(steps []func() error, span time.Duration) (t trial, err error) {
 	runtime.GC()
 	before := used()
-	var done atomic.Int64
-	var first atomic.Pointer[error]
+	var mu sync.Mutex
 	var wg sync.WaitGroup
-	begun := time.Now()
+	begun, count := time.Now(), 0
 	for _, step := range steps {
 		wg.Go(func() {
-			n := int64(0)
-			for time.Since(begun) < span {
-				if err := step(); err != nil {
-					first.CompareAndSwap(nil, &err)
-					break
-				}
-				n++
+			var h load.Histogram
+			var failed error
+			n := 0
+			for at := begun; at.Sub(begun) < span && failed == nil; n++ {
+				failed = step()
+				now := time.Now()
+				h.Add(now.Sub(at))
+				at = now
 			}
-			done.Add(n)
+			mu.Lock()
+			defer mu.Unlock()
+			count += n
+			err = errors.Join(err, failed)
+			t.latency.Merge(&h)
 		})
 	}
 	wg.Wait()
-	if p := first.Load(); p != nil {
-		return trial{}, *p
-	}
-	n := float64(max(done.Load(), 1))
-	return trial{rate: n / time.Since(begun).Seconds(), cost: float64((used() - before).Microseconds()) / n}, nil
+	t.rate, t.cost = float64(count)/time.Since(begun).Seconds(), float64((used()-before).Microseconds())/float64(max(count, 1))
+	return t, err
 }
 
 // used is the processor time that this process has used.

@@ -17,83 +17,57 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// memory measures the memory of an idle process, and how much a reader adds.
-func memory(e *env) (lines []line, err error) {
-	readers := 4000
-	if e.short {
-		readers = 500
+// idleMemory measures the memory of an idle process, and how much each of many readers of 100 sessions adds. Every driver has
+// a process of its own.
+func idleMemory(e *env) ([]*result, error) {
+	n := e.shrink(4000)
+	r := &result{
+		what:   fmt.Sprintf("idle process, and each of %d idle readers", n),
+		more:   func(s *side) string { return memory.show(s.value(memory)) + ", " + each.show(s.value(each)) },
+		checks: []check{{memory, bound{45, ""}, bound{35, ""}}, {each, bound{11, ""}, bound{8, ""}}},
 	}
-	pr, err := startPair(e, "memory")
-	if err != nil {
-		return nil, err
-	}
-	defer pr.stop()
-	time.Sleep(e.span)
-	idle, err := pr.ours.memory("VmRSS")
-	if err != nil {
-		return nil, err
-	}
-	peer, err := pr.peer.memory("VmRSS")
-	if err != nil {
-		return nil, err
-	}
-	lines = append(lines, line{
-		what: "idle memory of the process", ours: mb(idle), peer: mb(peer), ratio: float64(peer) / float64(idle),
-		value: float64(idle) / 1e6, need: 60, want: 35, must: "60 MB", aim: "35 MB",
-	})
-	peerEach, err := memoryPerReader(e, pr.peer, readers, false)
-	if err != nil {
-		return lines, err
-	}
-	for _, by := range []string{"WebSocket", "SSE"} {
-		p, err := startParley(e, filepath.Join(e.temp, "memory-"+by))
-		if err != nil {
-			return lines, err
+	for _, d := range drivers {
+		if d.subscribe == nil || !d.system.there() {
+			continue
 		}
-		each, err := memoryPerReader(e, p, readers, by == "SSE")
-		p.stop()
-		if err != nil {
-			return lines, err
-		}
-		lines = append(lines, line{
-			what: "memory per idle reader, " + by, ours: fmt.Sprintf("%.1f KB", each/1e3), peer: fmt.Sprintf("%.1f KB", peerEach/1e3),
-			ratio: peerEach / each, value: each / 1e3, need: 14, want: 8, must: "14 KB", aim: "8 KB",
-		})
+		r.sides = append(r.sides, &side{name: d.name, ours: d.system == parley, run: func(i int) (t trial, err error) {
+			p, err := d.system.start(e, filepath.Join(e.temp, fmt.Sprintf("idle-%s-%d", d.name, i)))
+			if err != nil {
+				return t, err
+			}
+			defer p.stop()
+			time.Sleep(e.span)
+			if t.memory, err = p.memory("VmRSS"); err != nil {
+				return t, err
+			}
+			ids, err := (&instance{d, p}).sessions("idle", 100)
+			if err != nil {
+				return t, err
+			}
+			before, err := p.memory("VmRSS")
+			if err != nil {
+				return t, err
+			}
+			readers, err := load.NewReaders()
+			if err != nil {
+				return t, err
+			}
+			defer readers.Close()
+			if err := readers.Watch(p.target, d.subscribe, slices.Repeat(ids, n/len(ids))); err != nil {
+				return t, err
+			}
+			time.Sleep(e.span)
+			after, err := p.memory("VmRSS")
+			t.perReader = float64(after-before) / float64(readers.Len())
+			return t, err
+		}})
 	}
-	return lines, nil
-}
-
-// memoryPerReader returns how much each of many readers of 100 sessions adds to a process.
-func memoryPerReader(e *env, p *process, n int, sse bool) (float64, error) {
-	ids, err := p.sessions("idle", 100)
-	if err != nil {
-		return 0, err
-	}
-	readers, err := load.NewReaders()
-	if err != nil {
-		return 0, err
-	}
-	defer readers.Close()
-	before, err := p.memory("VmRSS")
-	if err != nil {
-		return 0, err
-	}
-	if ids = slices.Repeat(ids, n/len(ids)); sse {
-		err = readers.WatchSSE(p.target, ids, nil)
-	} else {
-		err = readers.WatchWS(p.target, p.protocol(), ids)
-	}
-	if err != nil {
-		return 0, err
-	}
-	time.Sleep(e.span)
-	after, err := p.memory("VmRSS")
-	return float64(after-before) / float64(readers.Len()), err
+	return []*result{r}, alternate(e, e.trials, r.sides...)
 }
 
 // startFull measures the time from the start of the process to the first good answer, with many sessions in the store. The
 // peer is a process that only opens a copy of that store.
-func startFull(e *env) ([]line, error) {
+func startFull(e *env) ([]*result, error) {
 	sessions := 1_000_000
 	if e.short {
 		sessions = 20_000
@@ -122,16 +96,15 @@ func startFull(e *env) ([]line, error) {
 	if err := os.CopyFS(bare, os.DirFS(filepath.Join(data, "store", "db"))); err != nil {
 		return nil, err
 	}
-	ours := &side{name: "Parley", run: func(int) (trial, error) { return startAndStop(startParley(e, data)) }}
-	peer := &side{name: "bare Pebble", run: func(int) (trial, error) { return startAndStop(startPeer(e, bareFlag, bare)) }}
-	if err := alternate(e, max(e.trials, 2), ours, peer); err != nil {
-		return nil, err
+	sides := []*side{
+		{name: "Parley", ours: true, run: func(int) (trial, error) { return startAndStop(startParley(e, data)) }},
+		{name: "bare Pebble", run: func(int) (trial, error) { return startAndStop(startSelf(e, pebbleFlag, bare)) }},
 	}
-	return []line{{
-		what: fmt.Sprintf("start to ready with %d sessions stored", sessions), ours: fmt.Sprintf("%s, %s", ms(ours.took()), mb(ours.memory())),
-		peer:  fmt.Sprintf("%s, %s, bare Pebble on the same store", ms(peer.took()), mb(peer.memory())),
-		ratio: float64(peer.took()) / float64(ours.took()), value: ours.took().Seconds(), need: 1, want: .3, must: "1 s", aim: "0.3 s",
-	}}, nil
+	return []*result{{
+		what: fmt.Sprintf("start to ready with %d sessions stored", sessions), sides: sides,
+		more:   func(s *side) string { return took.show(s.value(took)) + ", " + memory.show(s.value(memory)) },
+		checks: []check{{took, bound{1, ""}, bound{.3, ""}}},
+	}}, alternate(e, max(e.trials, 2), sides...)
 }
 
 // startAndStop measures how long a process took to get ready and its memory then, and ends it.

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,48 +16,35 @@ import (
 	"github.com/parley-hq/parley/internal/load"
 )
 
-// pageRuns compares pages of the AI SDK and of AG-UI with native readers. A worker answers n turns at the same time, and each
-// turn has one reader.
-func pageRuns(e *env) (lines []line, err error) {
-	n := 2000
-	if e.short {
-		n = 100
-	}
-	p, err := startParley(e, e.temp+"/runs")
+// dialectRuns compares readers of other dialects with native readers. A worker answers n turns at the same time, and each
+// turn has one reader. Vertesia's stream sends a chunk every 16 ms at most.
+func dialectRuns(e *env) ([]*result, error) {
+	n := e.shrink(2000)
+	p, err := startParley(e, filepath.Join(e.temp, "runs"))
 	if err != nil {
 		return nil, err
 	}
 	defer p.stop()
-	var sides []*side
+	r := &result{
+		what:   fmt.Sprintf("%d answers of a worker x 20 pieces/s, one SSE reader each", n),
+		checks: []check{{p99, bound{320, ""}, bound{150, ""}}, {cpu, bound{1.3, "native"}, bound{1.1, "native"}}},
+	}
 	for _, c := range []struct {
 		name string
 		path func(session, turn string) string
 	}{
+		{"Vertesia", func(session, _ string) string { return "/api/v1/agents/" + session + "/stream?skipHistory=true" }},
 		{"AI SDK", func(session, _ string) string { return "/api/chat/" + session + "/stream" }},
 		{"AG-UI", func(session, turn string) string {
 			return "/ag-ui/bench?threadId=" + session + "&offset=-1&runId=" + turn
 		}},
-		{"native", nil},
+		{"native", func(session, _ string) string { return "/parley/v1/sessions/" + session + "/stream" }},
 	} {
-		sides = append(sides, &side{name: c.name, run: func(i int) (trial, error) {
-			return runTurns(e, p, fmt.Sprintf("runs-%d-%d", len(c.name), i), n, c.path)
+		r.sides = append(r.sides, &side{name: c.name, ours: c.name != "native", run: func(i int) (trial, error) {
+			return runTurns(e, p, fmt.Sprintf("runs-%s-%d", strings.ReplaceAll(c.name, " ", "-"), i), n, c.path)
 		}})
 	}
-	if err := alternate(e, e.trials, sides...); err != nil {
-		return nil, err
-	}
-	native := sides[2]
-	show := func(s *side) string {
-		return fmt.Sprintf("%s (p50 %s, %.0f µs cpu each)", ms(s.quantile(.99)), ms(s.quantile(.5)), s.cost())
-	}
-	for _, s := range sides[:2] {
-		p99 := s.quantile(.99)
-		lines = append(lines, line{
-			what: fmt.Sprintf("%d %s runs x 20 pieces/s, one SSE reader each, p99", n, s.name), ours: show(s), peer: show(native) + ", native SSE",
-			ratio: float64(native.quantile(.99)) / float64(p99), value: inMS(p99), need: 320, want: 150, must: "320 ms", aim: "150 ms",
-		})
-	}
-	return lines, nil
+	return []*result{r}, alternate(e, e.trials, r.sides...)
 }
 
 // runTurns starts a turn in each of n sessions, adds a reader to each, and then lets all turns write 20 pieces a second.
@@ -65,9 +55,14 @@ func runTurns(e *env, p *process, name string, n int, path func(session, turn st
 	if err != nil {
 		return r, err
 	}
-	w := &writers{begin: make(chan struct{}), end: make(chan struct{}), finish: make(chan struct{}), started: make(chan *agent.Turn, n)}
+	w, begun := newAnswers(), make(chan *agent.Turn, n)
 	worked := make(chan error, 1)
-	go func() { worked <- c.Work(ctx, "bench", client.WorkOptions{Slots: n}, agent.Func(w.answer)) }()
+	go func() {
+		worked <- c.Work(ctx, "bench", client.WorkOptions{Slots: n}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+			out := t.Stream(true)
+			return errors.Join(w.write(ctx, func() { begun <- t }, func(text string) error { return out.Write(ctx, text) }), out.Close(ctx))
+		}))
+	}()
 	defer func() {
 		cancel()
 		<-worked
@@ -84,7 +79,7 @@ func runTurns(e *env, p *process, name string, n int, path func(session, turn st
 	}
 	for range n {
 		select {
-		case t := <-w.started:
+		case t := <-begun:
 			turns[string(t.Session)] = string(t.ID)
 		case err := <-worked:
 			worked <- err
@@ -98,38 +93,20 @@ func runTurns(e *env, p *process, name string, n int, path func(session, turn st
 		return r, err
 	}
 	for session, turn := range turns {
-		var of func(string) string
-		if path != nil {
-			of = func(session string) string { return path(session, turn) }
-		}
-		if err := readers.WatchSSE(p.target, []string{session}, of); err != nil {
+		by := load.SSE{Path: func(session string) string { return path(session, turn) }}
+		if err := readers.Watch(p.target, by, []string{session}); err != nil {
 			return r, err
 		}
 	}
-	r, err = p.measure(e, name, func() (load.Result, error) {
-		readers.Take()
-		from, begun := readers.Seen(), time.Now()
-		close(w.begin)
-		select {
-		case <-time.After(e.span):
-		case <-ctx.Done():
-			return load.Result{}, ctx.Err()
-		}
-		close(w.end)
-		sent := w.wait()
-		err := errors.Join(readers.Wait(from+sent), w.err())
-		took, seen := time.Since(begun).Seconds(), readers.Seen()-from
-		return load.Result{PerSecond: float64(seen) / took, Count: seen, Latency: readers.Take()}, err
-	})
+	r, err = p.measure(e, name, func() (load.Result, error) { return w.run(ctx, readers, e.span) })
 	err = errors.Join(err, readers.Close())
 	close(w.finish)
 	return r, errors.Join(err, p.waitIdle(e)) // the turns end before the worker does
 }
 
-// writers are the turns of a trial.
-type writers struct {
+// answers are texts that are written at the same time, as agents or models do.
+type answers struct {
 	begin, end, finish chan struct{}
-	started            chan *agent.Turn
 	running            sync.WaitGroup
 
 	mu     sync.Mutex
@@ -137,19 +114,29 @@ type writers struct {
 	failed error
 }
 
-// answer writes stamped pieces between begin and end.
-func (w *writers) answer(ctx context.Context, t *agent.Turn) error {
+func newAnswers() *answers {
+	return &answers{begin: make(chan struct{}), end: make(chan struct{}), finish: make(chan struct{})}
+}
+
+// write sends 20 stamped pieces a second of one answer between begin and end, and returns after finish. started is called when
+// run may begin.
+func (w *answers) write(ctx context.Context, started func(), send func(text string) error) error {
 	w.running.Add(1)
-	w.started <- t
-	<-w.begin
-	out := t.Stream(true)
+	started()
+	select {
+	case <-w.begin:
+	case <-ctx.Done():
+		w.running.Done()
+		return context.Cause(ctx)
+	}
 	n, err := int64(0), error(nil)
+	time.Sleep(rand.N(50 * time.Millisecond)) // real answers do not begin at the same moment
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for done := false; !done && err == nil; {
 		select {
 		case <-tick.C:
-			if err = out.Write(ctx, string(load.AppendStamp(nil, time.Now()))+" a few words more"); err == nil {
+			if err = send(string(load.AppendStamp(nil, time.Now())) + " a few words more"); err == nil {
 				n++
 			}
 		case <-w.end:
@@ -164,18 +151,24 @@ func (w *writers) answer(ctx context.Context, t *agent.Turn) error {
 	w.mu.Unlock()
 	w.running.Done()
 	<-w.finish
-	return out.Close(ctx)
+	return nil
 }
 
-func (w *writers) wait() int64 {
+// run lets all answers write for a while and waits until the readers have everything. The caller closes finish when no
+// reader is left: the whole text, which follows, has all stamps again.
+func (w *answers) run(ctx context.Context, readers *load.Readers, span time.Duration) (load.Result, error) {
+	readers.Take()
+	from, begun := readers.Seen(), time.Now()
+	close(w.begin)
+	select {
+	case <-time.After(span):
+	case <-ctx.Done():
+	}
+	close(w.end)
 	w.running.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.sent
-}
-
-func (w *writers) err() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.failed
+	err := errors.Join(readers.Wait(from+w.sent), w.failed, ctx.Err())
+	took, seen := time.Since(begun).Seconds(), readers.Seen()-from
+	return load.Result{PerSecond: float64(seen) / took, Count: seen, Latency: readers.Take()}, err
 }

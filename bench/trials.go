@@ -7,18 +7,20 @@ import (
 	"github.com/parley-hq/parley/internal/load"
 )
 
-// trial is what one trial measured. A row uses the fields that it prints.
+// trial is what one trial measured. A row sets the fields that it prints.
 type trial struct {
-	rate    float64 // per second
-	cost    float64 // processor time for one message or delivery, in µs
-	latency load.Histogram
-	took    time.Duration
-	memory  int64
+	rate      float64 // per second
+	cost      float64 // processor time of the server for one message, delivery or request, in µs
+	latency   load.Histogram
+	took      time.Duration
+	memory    int64
+	perReader float64 // memory of a reader
 }
 
 // side is one of the sides that a row compares.
 type side struct {
 	name   string
+	ours   bool // has a verdict
 	run    func(i int) (trial, error)
 	trials []trial
 }
@@ -47,38 +49,6 @@ func medianOf[T int64 | float64 | time.Duration](s *side, value func(r *trial) T
 		all[i] = value(&s.trials[i])
 	}
 	return median(all)
-}
-
-func (s *side) rate() float64 { return medianOf(s, func(r *trial) float64 { return r.rate }) }
-
-func (s *side) cost() float64 { return medianOf(s, func(r *trial) float64 { return r.cost }) }
-
-func (s *side) took() time.Duration {
-	return medianOf(s, func(r *trial) time.Duration { return r.took })
-}
-
-func (s *side) memory() int64 { return medianOf(s, func(r *trial) int64 { return r.memory }) }
-
-// quantile is the median of the quantiles of the trials.
-func (s *side) quantile(q float64) time.Duration {
-	return medianOf(s, func(r *trial) time.Duration { return r.latency.Quantile(q) })
-}
-
-// latency has the latencies of all trials.
-func (s *side) latency() (all load.Histogram) {
-	for i := range s.trials {
-		all.Merge(&s.trials[i].latency)
-	}
-	return all
-}
-
-// over is the median of the ratios of the rates of the trials.
-func (s *side) over(peer *side) float64 {
-	ratios := make([]float64, len(s.trials))
-	for i := range ratios {
-		ratios[i] = s.trials[i].rate / peer.trials[i].rate
-	}
-	return median(ratios)
 }
 
 // repeat asks once, and then again and again for a while. took is the time of the first request, latency has the others.

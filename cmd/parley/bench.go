@@ -93,52 +93,36 @@ func (c *BenchCmd) measurements(t load.Target, sessions []string) []measurement 
 	}
 	return []measurement{
 		appends(fmt.Sprintf("append, one event per HTTP request, %d writers", c.Writers), func(ctx context.Context) (load.Result, error) {
-			return load.AppendHTTP(ctx, t, sessions, 1, c.Span)
+			return load.Append(ctx, t, load.NativeHTTP{}, sessions, 1, 1, c.Span)
 		}),
 		appends(fmt.Sprintf("append, arrays of %d over HTTP, %d writers", c.Batch, c.Writers), func(ctx context.Context) (load.Result, error) {
-			return load.AppendHTTP(ctx, t, sessions, c.Batch, c.Span)
+			return load.Append(ctx, t, load.NativeHTTP{}, sessions, c.Batch, 1, c.Span)
 		}),
 		appends(fmt.Sprintf("append, one event per WebSocket frame, %d writers", c.Writers), func(ctx context.Context) (load.Result, error) {
-			return load.AppendWS(ctx, t, load.Native{}, sessions, 1, 1, c.Span)
+			return load.Append(ctx, t, load.Native{}, sessions, 1, 1, c.Span)
 		}),
-		c.fanOut(t, sessions[0], "WebSocket"),
-		c.fanOut(t, sessions[0], "SSE"),
-		func(ctx context.Context) (string, string, load.Histogram, error) {
-			what := "append to seen, no other load"
-			readers, err := load.NewReaders()
-			if err != nil {
-				return what, "", load.Histogram{}, err
-			}
-			defer readers.Close()
-			if err := readers.WatchWS(t, load.Native{}, sessions[:1]); err != nil {
-				return what, "", load.Histogram{}, err
-			}
-			r, err := load.Quiet(ctx, t, load.Native{}, readers, sessions[0], max(10, int(c.Span/(20*time.Millisecond))), 10*time.Millisecond)
-			return what, "", r.Latency, err
-		},
+		c.fanOut(t, fmt.Sprintf("fan-out to %d readers over WebSocket", c.Readers), load.Native{}, sessions[0], c.Readers, load.Flow{Writers: 1, Batch: 1, Lag: 32}),
+		c.fanOut(t, fmt.Sprintf("fan-out to %d readers over SSE", c.Readers), load.SSE{}, sessions[0], c.Readers, load.Flow{Writers: 1, Batch: 1, Lag: 32}),
+		c.fanOut(t, "append to seen, no other load", load.Native{}, sessions[0], 1, load.Flow{Writers: 1, Batch: 1, Rate: 50}),
 	}
 }
 
-// fanOut has one writer append as fast as it can to a session with many readers.
-func (c *BenchCmd) fanOut(t load.Target, session, by string) measurement {
-	return func(ctx context.Context) (what, rate string, latency load.Histogram, err error) {
-		what = fmt.Sprintf("fan-out to %d readers over %s", c.Readers, by)
-		readers, err := load.NewReaders()
+// fanOut has one writer append to a session with readers.
+func (c *BenchCmd) fanOut(t load.Target, what string, by load.Subscriber, session string, readers int, flow load.Flow) measurement {
+	return func(ctx context.Context) (_, rate string, latency load.Histogram, err error) {
+		r, err := load.NewReaders()
 		if err != nil {
 			return what, "", latency, err
 		}
-		defer readers.Close()
-		ids := slices.Repeat([]string{session}, c.Readers)
-		if by == "SSE" {
-			err = readers.WatchSSE(t, ids, nil)
-		} else {
-			err = readers.WatchWS(t, load.Native{}, ids)
-		}
-		if err != nil {
+		defer r.Close()
+		if err := r.Watch(t, by, slices.Repeat([]string{session}, readers)); err != nil {
 			return what, "", latency, err
 		}
-		s, err := load.FanOut(ctx, t, load.Native{}, readers, session, 1, 1, 32, c.Span)
-		return what, fmt.Sprintf("%.0f deliveries/s", s.PerSecond), s.Latency, err
+		s, err := load.FanOut(ctx, t, load.Native{}, r, session, flow, c.Span)
+		if flow.Rate == 0 {
+			rate = fmt.Sprintf("%.0f deliveries/s", s.PerSecond)
+		}
+		return what, rate, s.Latency, err
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -19,14 +18,14 @@ type Result struct {
 // Sessions creates sessions without an agent and returns their ids.
 func Sessions(t Target, prefix string, n int) ([]string, error) {
 	ids := make([]string, n)
-	var next atomic.Int64
-	err := parallel(min(n, 32), func(int) error {
-		conn, err := DialHTTP(t)
+	writers := min(n, 32)
+	return ids, parallel(writers, func(w int) error {
+		conn, err := Dial(t, HTTP{})
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+		for i := w; i < n; i += writers {
 			ids[i] = fmt.Sprintf("%s-%d", prefix, i)
 			if _, err := conn.Do("POST", "/parley/v1/sessions", "", fmt.Appendf(nil, `{"id":%q,"agent":"none"}`, ids[i])); err != nil {
 				return err
@@ -34,7 +33,6 @@ func Sessions(t Target, prefix string, n int) ([]string, error) {
 		}
 		return nil
 	})
-	return ids, err
 }
 
 // parallel runs n workers and waits for them.
@@ -48,132 +46,124 @@ func parallel(n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// AppendHTTP appends for a while, one writer and connection per session, batch
-// messages in each request.
-func AppendHTTP(ctx context.Context, t Target, sessions []string, batch int, d time.Duration) (Result, error) {
-	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
-		conn, err := DialHTTP(t)
-		if err != nil {
-			return nil, nil, err
+// Append appends for a while, one writer and connection per session, batch messages in each request and up to inFlight
+// requests that wait for their answer. The latency is that of a request when there is one at a time.
+func Append(ctx context.Context, t Target, a Appender, sessions []string, batch, inFlight int, d time.Duration) (Result, error) {
+	return ask(ctx, t, a, len(sessions), batch, inFlight, d, func(i int) Request { return a.Append(t, sessions[i], texts(i, batch)) })
+}
+
+// Last reads the last messages of a session for a while, with n clients that each wait for their answer.
+func Last(ctx context.Context, t Target, l Lister, session string, clients, messages int, d time.Duration) (Result, error) {
+	return ask(ctx, t, l, clients, 1, 1, d, func(int) Request { return l.Last(t, session, messages) })
+}
+
+// Fill appends n different messages to a session.
+func Fill(t Target, a Appender, session string, n int) error {
+	const batch = 100
+	c, err := Dial(t, a)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for done := 0; done < n; done += batch {
+		r := a.Append(t, session, texts(done, min(batch, n-done)))
+		w := &writer{conn: c, wire: a, request: prepare(r)}
+		if done == 0 {
+			_, err = c.Write(r.First)
 		}
-		head := t.head("POST", "/parley/v1/sessions/"+sessions[i]+"/events")
-		body := newRequest(drafts(texts(batch)))
-		return func() error {
-			_, err := conn.exchange(append(conn.out[:0], head...), body.now())
+		if err := errors.Join(err, w.send(), w.await(r.Answers)); err != nil {
 			return err
-		}, func() { conn.Close() }, nil
-	})
-}
-
-// AppendWS appends for a while, one writer and socket per session, batch
-// messages in each frame and up to inFlight frames that wait for their answer.
-func AppendWS(ctx context.Context, t Target, p Protocol, sessions []string, batch, inFlight int, d time.Duration) (Result, error) {
-	return measure(ctx, len(sessions), batch, d, func(i int) (step func() error, end func(), err error) {
-		w, err := newWriter(t, p, sessions[i], batch)
-		if err != nil {
-			return nil, nil, err
-		}
-		return func() error {
-			if err := w.send(); err != nil || w.open < inFlight*w.acks {
-				return err
-			}
-			return w.await(w.open - inFlight*w.acks + 1)
-		}, func() { _ = w.await(w.open); w.ws.Close() }, nil
-	})
-}
-
-// measure opens all writers and then runs them at the same time for a while. step sends one request.
-func measure(ctx context.Context, writers, batch int, d time.Duration, open func(i int) (step func() error, end func(), err error)) (Result, error) {
-	var total atomic.Int64
-	var rate Result
-	var mu sync.Mutex
-	steps, ends := make([]func() error, writers), make([]func(), writers)
-	defer func() {
-		for _, end := range ends {
-			if end != nil {
-				end()
-			}
-		}
-	}()
-	for i := range writers {
-		var err error
-		if steps[i], ends[i], err = open(i); err != nil {
-			return rate, err
 		}
 	}
+	return nil
+}
+
+// ask opens all writers and then runs them at the same time for a while. A request has batch messages.
+func ask(ctx context.Context, t Target, wire Wire, writers, batch, inFlight int, d time.Duration, request func(i int) Request) (rate Result, err error) {
+	all, err := openWriters(t, wire, writers, request)
+	defer closeWriters(all)
+	if err != nil {
+		return rate, err
+	}
+	var mu sync.Mutex
 	begun := time.Now()
-	err := parallel(writers, func(i int) error {
+	err = parallel(writers, func(i int) error {
 		var h Histogram
-		n := 0
+		w, n := all[i], 0
 		for at := time.Now(); at.Sub(begun) < d && ctx.Err() == nil; {
-			if err := steps[i](); err != nil {
+			if err := w.send(); err != nil {
 				return err
+			}
+			if most := inFlight * w.request.Answers; w.open >= most {
+				if err := w.await(w.open - most + 1); err != nil {
+					return err
+				}
 			}
 			n++
 			now := time.Now()
 			h.Add(now.Sub(at))
 			at = now
 		}
-		total.Add(int64(n * batch))
 		mu.Lock()
+		rate.Count += int64(n * batch)
 		rate.Latency.Merge(&h)
 		mu.Unlock()
-		return nil
+		return w.await(w.open)
 	})
-	rate.Count = total.Load()
 	rate.PerSecond = float64(rate.Count) / time.Since(begun).Seconds()
 	return rate, errors.Join(err, ctx.Err())
 }
 
-// writer appends to one session over a socket.
+// writer sends one request again and again on its own connection.
 type writer struct {
-	ws      *WS
-	p       Protocol
-	request *request
-	acks    int // answers to one request
+	conn    *Conn
+	wire    Wire
+	request *prepared
 	open    int // answers that are still to come
 }
 
-func newWriter(t Target, p Protocol, session string, batch int) (*writer, error) {
-	ws, err := OpenWS(t, p)
+func newWriter(t Target, wire Wire, r Request) (*writer, error) {
+	conn, err := Dial(t, wire)
 	if err != nil {
 		return nil, err
 	}
-	frames, acks := p.Append(nil, session, texts(batch))
-	return &writer{ws: ws, p: p, request: newRequest(frames), acks: acks}, nil
+	if _, err := conn.Write(r.First); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return &writer{conn: conn, wire: wire, request: prepare(r)}, nil
 }
 
-// OpenWS connects and sends the first message of the protocol.
-func OpenWS(t Target, p Protocol) (*WS, error) {
-	ws, err := DialWS(t, p.Path())
-	if err != nil {
-		return nil, err
-	}
-	if hello := p.Hello(); hello != nil {
-		err = ws.Send(hello)
-		if err == nil {
-			_, err = ws.Receive()
+func openWriters(t Target, wire Wire, n int, request func(i int) Request) ([]*writer, error) {
+	all := make([]*writer, 0, n)
+	for i := range n {
+		w, err := newWriter(t, wire, request(i))
+		if err != nil {
+			return all, err
 		}
+		all = append(all, w)
 	}
-	if err != nil {
-		return nil, errors.Join(err, ws.Close())
+	return all, nil
+}
+
+func closeWriters(all []*writer) {
+	for _, w := range all {
+		w.conn.Close()
 	}
-	return ws, nil
 }
 
 func (w *writer) send() error {
-	w.open += w.acks
-	return w.ws.SendFrames(w.request.now())
+	if err := w.conn.SetDeadline(time.Now().Add(wait)); err != nil {
+		return err
+	}
+	w.open += w.request.Answers
+	_, err := w.conn.Write(w.request.now())
+	return err
 }
 
 // await waits for n answers.
 func (w *writer) await(n int) error {
 	for n > 0 {
-		msg, err := w.ws.Receive()
-		if err != nil {
-			return err
-		}
-		got, err := w.p.Answers(msg)
+		got, err := receive(w.conn, w.wire)
 		if err != nil {
 			return err
 		}
@@ -181,4 +171,13 @@ func (w *writer) await(n int) error {
 		w.open -= got
 	}
 	return nil
+}
+
+// receive reads a message and returns how many requests it answers.
+func receive(c *Conn, w Wire) (int, error) {
+	msg, err := w.Receive(c)
+	if err != nil {
+		return 0, err
+	}
+	return w.Answers(msg)
 }

@@ -61,7 +61,7 @@ func TestStampsAreFoundHoweverTheStreamIsCut(t *testing.T) {
 }
 
 func TestRequestSetsAllStampsEachTime(t *testing.T) {
-	s := newRequest(drafts(texts(3)))
+	s := prepare(Request{Bytes: drafts(texts(0, 3))})
 	now := time.Now().UnixMicro()
 	b := s.now()
 	var seen scanner
@@ -112,14 +112,14 @@ func TestAppendsAreCounted(t *testing.T) {
 	if err != nil || len(ids) != 4 || ids[3] != "a-3" {
 		t.Fatalf("%v, %v", ids, err)
 	}
-	r, err := AppendHTTP(context.Background(), target, ids, 3, 50*time.Millisecond)
+	r, err := Append(context.Background(), target, NativeHTTP{}, ids, 3, 1, 50*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.Count == 0 || r.Count != 3*int64(r.Latency.Count()) || r.PerSecond <= 0 {
 		t.Errorf("%d messages in %d requests, %.0f a second", r.Count, r.Latency.Count(), r.PerSecond)
 	}
-	if _, err := AppendHTTP(context.Background(), target, []string{"refused"}, 1, time.Second); err == nil || !strings.Contains(err.Error(), "409") {
+	if _, err := Append(context.Background(), target, NativeHTTP{}, []string{"refused"}, 1, 1, time.Second); err == nil || !strings.Contains(err.Error(), "409") {
 		t.Errorf("a refusal gives %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestReadersCountAllMessagesAndReportLostConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.WatchSSE(target, slices.Repeat([]string{"s"}, 16), nil); err != nil {
+	if err := c.Watch(target, SSE{}, slices.Repeat([]string{"s"}, 16)); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Wait(160); err != nil {
@@ -140,7 +140,7 @@ func TestReadersCountAllMessagesAndReportLostConnections(t *testing.T) {
 	if c.Seen() != 160 || h.Count() == 0 {
 		t.Errorf("seen %d, %d latencies", c.Seen(), h.Count())
 	}
-	if err := c.WatchSSE(target, []string{"cut"}, nil); err != nil {
+	if err := c.Watch(target, SSE{}, []string{"cut"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Wait(1000); err == nil || !strings.Contains(err.Error(), "cut off") {
@@ -155,7 +155,7 @@ func TestFramesOfAllSizes(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	defer server.Close()
-	ws := &WS{conn: client, r: bufio.NewReader(client)}
+	ws := &Conn{Conn: client, R: bufio.NewReader(client)}
 	for _, size := range []int{0, 125, 126, 65535, 65536} {
 		payload := bytes.Repeat([]byte("x"), size)
 		frame := AppendFrame(nil, payload)
@@ -167,7 +167,7 @@ func TestFramesOfAllSizes(t *testing.T) {
 		answer := slices.Concat(frame[:head], payload)
 		answer[1] &^= 0x80
 		go server.Write(answer)
-		if got, err := ws.Receive(); err != nil || !bytes.Equal(got, payload) {
+		if got, err := (WS{}).Receive(ws); err != nil || !bytes.Equal(got, payload) {
 			t.Errorf("%d of %d bytes came, %v", len(got), size, err)
 		}
 	}

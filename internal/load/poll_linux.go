@@ -76,8 +76,14 @@ func (p *poller) run() {
 			}
 			got, err := syscall.Read(int(events[i].Fd), buf)
 			if got > 0 {
-				p.readers.take(m.reader, buf[:got])
-				continue
+				request := p.readers.take(m.reader, buf[:got])
+				if request == nil {
+					continue
+				}
+				// A request is small and the only one under way, so that it fits into the socket's buffer.
+				if _, err = syscall.Write(int(events[i].Fd), request); err == nil {
+					continue
+				}
 			}
 			if err == syscall.EAGAIN || err == syscall.EINTR {
 				continue

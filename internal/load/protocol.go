@@ -2,55 +2,67 @@ package load
 
 import (
 	"bytes"
-	"fmt"
-	"strconv"
-	"strings"
+	"math/rand/v2"
 	"time"
 )
 
-// Protocol is the WebSocket protocol of a server. Its methods have no state and may be called at the same time.
-type Protocol interface {
-	// Path is the path of the WebSocket.
-	Path() string
-	// Hello is the first message on a connection, nil for none. The server answers it.
-	Hello() []byte
-	// Watch is the message that watches a session, and whether to wait until Watching reports that the watch has begun.
-	Watch(session string) (msg []byte, wait bool)
-	// Watching reports whether a message says that the watch has begun.
-	Watching(msg []byte) (bool, error)
-	// Append appends frames with messages for the session, as one request if the server can do that. It returns the number
-	// of answers to expect.
-	Append(frames []byte, session string, texts []string) ([]byte, int)
-	// Preview appends a frame with the next part of a text.
-	Preview(frames []byte, session string, offset int, text []byte) []byte
+// Wire is how messages are exchanged on a connection. The methods of a wire may be called at the same time.
+type Wire interface {
+	// Open prepares a new connection.
+	Open(c *Conn) error
+	// Receive returns the next message, which is valid until the next call.
+	Receive(c *Conn) ([]byte, error)
 	// Answers returns how many requests a message answers. It fails if the message is a refusal.
 	Answers(msg []byte) (int, error)
 }
 
-// Native is the protocol of Parley's own API.
-type Native struct{}
-
-// Path is the path of the WebSocket.
-func (Native) Path() string { return "/parley/v1/ws" }
-
-// Hello is nil.
-func (Native) Hello() []byte { return nil }
-
-// Watch watches from now on.
-func (Native) Watch(session string) ([]byte, bool) {
-	return fmt.Appendf(nil, `{"op":"watch","id":1,"session_id":%q}`, session), true
+// Publisher sends pieces of a text to the readers of a session. They are not stored and not answered.
+type Publisher interface {
+	Wire
+	// Piece appends a request with the next piece.
+	Piece(requests []byte, session string, offset int, text []byte) []byte
 }
 
-// Watching reports whether the message is the answer ok.
-func (n Native) Watching(msg []byte) (bool, error) {
-	answers, err := n.Answers(msg)
-	return answers > 0, err
+// Appender sends messages to a session and gets answers.
+type Appender interface {
+	Wire
+	// Append is a request with messages, as one message of the wire if the server can do that.
+	Append(t Target, session string, texts []string) Request
 }
 
-// Append makes one frame of all texts.
-func (Native) Append(frames []byte, session string, texts []string) ([]byte, int) {
-	b := fmt.Appendf(nil, `{"op":"append","id":1,"session_id":%q,"events":`, session)
-	return AppendFrame(frames, append(append(b, drafts(texts)...), '}')), 1
+// Subscriber reads a session.
+type Subscriber interface {
+	Wire
+	Subscribe(t Target, session string) Subscription
+}
+
+// Resumer reads sessions from their beginning.
+type Resumer interface {
+	// Resume returns the subscriber of a reader that comes back and has nothing of the session.
+	Resume(t Target, session string) (Subscriber, error)
+}
+
+// Lister reads history.
+type Lister interface {
+	Wire
+	// Last asks for the last n messages.
+	Last(t Target, session string, n int) Request
+}
+
+// Request is a request that is sent again and again, with new stamps each time.
+type Request struct {
+	First   []byte // sent once on a connection before the others, and not answered
+	Bytes   []byte
+	Answers int // to each
+}
+
+// Subscription is how a reader begins, and goes on.
+type Subscription struct {
+	Request []byte
+	// Answers is how many to wait for; then the reader gets everything that is sent later.
+	Answers int
+	// Next returns the request that follows on what was received, nil for none. It is nil for servers that send on their own.
+	Next func(received []byte) []byte
 }
 
 // drafts is one draft, or an array of them.
@@ -68,62 +80,59 @@ func drafts(texts []string) []byte {
 	return b
 }
 
-// Preview makes one frame without an id. The server answers it only to refuse it.
-func (Native) Preview(frames []byte, session string, offset int, text []byte) []byte {
-	b := make([]byte, 0, 256)
-	b = append(append(append(b, `{"op":"preview","session_id":"`...), session...), `","preview":{"block":"b1","offset":`...)
-	b = strconv.AppendInt(b, int64(offset), 10)
-	b = append(append(append(b, `,"text":"`...), text...), `"}}`...)
-	return AppendFrame(frames, b)
-}
-
-// Answers counts oks.
-func (Native) Answers(msg []byte) (int, error) {
-	switch {
-	case bytes.HasPrefix(msg, []byte(`{"op":"ok"`)):
-		return 1, nil
-	case bytes.HasPrefix(msg, []byte(`{"op":"error"`)), bytes.HasPrefix(msg, []byte(`{"op":"bye"`)):
-		return 0, fmt.Errorf("the server refused: %s", msg)
-	}
-	return 0, nil
-}
-
 // textSize makes a payload {"text":"…"} of 300 bytes.
 const textSize = 300 - len(`{"text":""}`)
 
-// texts returns n messages; their stamps are set later.
-func texts(n int) []string {
+// words are what messages consist of. They are not real words, because few repeated ones would compress too well.
+var words = func() (all []string) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		w := make([]byte, 2+r.IntN(9))
+		for i := range w {
+			w[i] = "etaoinshrdlucmfwypvbgk"[r.IntN(1+r.IntN(22))]
+		}
+		all = append(all, string(w))
+	}
+	return all
+}()
+
+// texts returns n messages, others for another seed; their stamps are set later.
+func texts(seed, n int) []string {
+	r := rand.New(rand.NewPCG(3, uint64(seed)))
 	all := make([]string, n)
-	stamp := string(AppendStamp(nil, time.UnixMicro(0)))
 	for i := range all {
-		all[i] = stamp + " " + strings.Repeat("lorem ipsum ", 30)[:textSize-stampSize-1]
+		b := AppendStamp(nil, time.UnixMicro(0))
+		for len(b) < textSize {
+			b = append(append(b, ' '), words[r.IntN(1+r.IntN(len(words)))]...)
+		}
+		all[i] = string(b[:textSize])
 	}
 	return all
 }
 
-// request is a prepared request. Its stamps are set each time it is sent.
-type request struct {
-	bytes  []byte
+// prepared is a request whose stamps are set each time it is sent.
+type prepared struct {
+	Request
 	stamps []int
 }
 
-func newRequest(b []byte) *request {
-	s := &request{bytes: b}
+func prepare(r Request) *prepared {
+	p := &prepared{Request: r}
 	for at := 0; ; {
-		i := bytes.IndexByte(b[at:], mark)
+		i := bytes.IndexByte(r.Bytes[at:], mark)
 		if i < 0 {
-			return s
+			return p
 		}
-		s.stamps = append(s.stamps, at+i)
+		p.stamps = append(p.stamps, at+i)
 		at += i + stampSize
 	}
 }
 
 // now sets the stamps and returns the bytes.
-func (s *request) now() []byte {
+func (p *prepared) now() []byte {
 	now := time.Now()
-	for _, at := range s.stamps {
-		AppendStamp(s.bytes[:at], now)
+	for _, at := range p.stamps {
+		AppendStamp(p.Bytes[:at], now)
 	}
-	return s.bytes
+	return p.Bytes
 }

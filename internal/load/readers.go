@@ -28,6 +28,7 @@ type Readers struct {
 type reader struct {
 	scanner
 	sample bool
+	next   func(received []byte) []byte // see Subscription
 }
 
 // NewReaders returns an empty set of readers. They read until Close.
@@ -38,11 +39,15 @@ func NewReaders() (*Readers, error) {
 	return r, err
 }
 
-// Add reads from a connection until it ends. first is what was read from it before.
-func (r *Readers) Add(conn net.Conn, first []byte) error {
-	m := &reader{sample: r.size%sampleEvery == 0}
+// Add reads from a connection until it ends. first is what was read from it before; next is that of a Subscription.
+func (r *Readers) Add(conn net.Conn, first []byte, next func(received []byte) []byte) error {
+	m := &reader{sample: r.size%sampleEvery == 0, next: next}
 	r.size++
-	r.take(m, first)
+	if request := r.take(m, first); request != nil {
+		if _, err := conn.Write(request); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+	}
 	return r.poll.add(conn, m)
 }
 
@@ -85,10 +90,10 @@ func (r *Readers) Wait(stamps int64) error {
 // Close closes all connections.
 func (r *Readers) Close() error { return r.poll.close() }
 
-// take counts the stamps in b.
-func (r *Readers) take(m *reader, b []byte) {
+// take counts the stamps in b and returns the request that follows, nil for none.
+func (r *Readers) take(m *reader, b []byte) []byte {
 	if len(b) == 0 {
-		return
+		return nil
 	}
 	var n int
 	if m.sample {
@@ -102,6 +107,10 @@ func (r *Readers) take(m *reader, b []byte) {
 	if n > 0 {
 		r.seen.Add(int64(n))
 	}
+	if m.next == nil {
+		return nil
+	}
+	return m.next(b)
 }
 
 // readAll reads one connection to its end.
@@ -109,7 +118,9 @@ func readAll(r *Readers, conn net.Conn, m *reader) {
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := conn.Read(buf)
-		r.take(m, buf[:n])
+		if request := r.take(m, buf[:n]); request != nil && err == nil {
+			_, err = conn.Write(request)
+		}
 		if err != nil {
 			r.gone.Add(1)
 			return

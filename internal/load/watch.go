@@ -1,103 +1,74 @@
 package load
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
-// WatchWS adds readers of the sessions, one socket each.
-func (r *Readers) WatchWS(t Target, p Protocol, sessions []string) error {
+// Watch adds readers of the sessions, one connection each.
+func (r *Readers) Watch(t Target, s Subscriber, sessions []string) error {
 	for _, id := range sessions {
-		ws, err := OpenWS(t, p)
-		if err != nil {
-			return err
-		}
-		msg, wait := p.Watch(id)
-		if err = ws.Send(msg); err == nil && wait {
-			err = ws.await(p)
-		}
-		if err != nil {
-			return errors.Join(err, ws.Close())
-		}
-		if err := r.Add(ws.conn, buffered(ws.r)); err != nil {
+		if err := r.watch(t, s, s.Subscribe(t, id)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// await waits until a watch has begun.
-func (w *WS) await(p Protocol) error {
-	for {
-		msg, err := w.Receive()
-		if err != nil {
-			return err
-		}
-		if ok, err := p.Watching(msg); ok || err != nil {
-			return err
-		}
+func (r *Readers) watch(t Target, wire Wire, s Subscription) error {
+	c, err := Dial(t, wire)
+	if err != nil {
+		return err
 	}
+	_, err = c.Write(s.Request)
+	for n := 0; n < s.Answers && err == nil; {
+		var got int
+		got, err = receive(c, wire)
+		n += got
+	}
+	if err = errors.Join(err, c.SetDeadline(time.Time{})); err != nil {
+		return errors.Join(err, c.Close())
+	}
+	first, _ := c.R.Peek(c.R.Buffered()) // cannot fail: the bytes are there
+	return r.Add(c.Conn, first, s.Next)
 }
 
-func buffered(r *bufio.Reader) []byte {
-	b, _ := r.Peek(r.Buffered()) // cannot fail: the bytes are there
-	return b
+// Flow is how writers send to the readers of one session.
+type Flow struct {
+	Writers int
+	Batch   int // messages in a request
+	Rate    int // requests a second of each writer; 0 means as fast as Lag allows
+	Lag     int // a writer pauses while readers are more messages behind on average
 }
 
-// WatchSSE adds readers of the sessions, one event stream each. path returns the path of a session's stream; nil means the
-// native stream from now on.
-func (r *Readers) WatchSSE(t Target, sessions []string, path func(session string) string) error {
-	if path == nil {
-		path = func(id string) string { return "/parley/v1/sessions/" + id + "/stream" }
-	}
-	for _, id := range sessions {
-		conn, buf, err := t.open(path(id), 200, "")
-		if err != nil {
-			return err
-		}
-		if err := r.Add(conn, buffered(buf)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// FanOut appends to one session for a while and waits until all readers, which all watch it, have everything. Count and
-// PerSecond are of deliveries. A writer waits for the answer before it sends again, and while readers are more than lag
-// messages behind on average.
-func FanOut(ctx context.Context, t Target, p Protocol, c *Readers, session string, writers, batch, lag int, d time.Duration) (Result, error) {
-	all := make([]*writer, writers)
-	defer func() {
-		for _, w := range all {
-			if w != nil {
-				w.ws.Close()
-			}
-		}
-	}()
-	for i := range all {
-		var err error
-		if all[i], err = newWriter(t, p, session, batch); err != nil {
-			return Result{}, err
-		}
+// FanOut appends to one session for a while and waits until all readers, which all watch it, have everything. A writer waits
+// for the answer before it sends again. Count and PerSecond are of deliveries.
+func FanOut(ctx context.Context, t Target, a Appender, c *Readers, session string, f Flow, d time.Duration) (Result, error) {
+	all, err := openWriters(t, a, f.Writers, func(i int) Request { return a.Append(t, session, texts(i, f.Batch)) })
+	defer closeWriters(all)
+	if err != nil {
+		return Result{}, err
 	}
 	c.Take()
 	from, readers := c.Seen(), int64(c.Len())
-	sent := make([]int64, writers)
+	sent := make([]int64, f.Writers)
 	begun := time.Now()
-	err := parallel(writers, func(i int) error {
+	err = parallel(f.Writers, func(i int) error {
 		for time.Since(begun) < d && ctx.Err() == nil {
 			if err := all[i].send(); err != nil {
 				return err
 			}
-			sent[i] += int64(batch)
+			sent[i] += int64(f.Batch)
 			if err := all[i].await(all[i].open); err != nil {
 				return err
 			}
+			if f.Rate > 0 {
+				time.Sleep(time.Until(begun.Add(time.Duration(sent[i]) * time.Second / time.Duration(f.Rate*f.Batch))))
+				continue
+			}
 			// Every writer has sent about as much as this one.
-			for (sent[i]*int64(writers)-int64(lag))*readers > c.Seen()-from && time.Since(begun) < d {
+			for (sent[i]*int64(f.Writers)-int64(f.Lag))*readers > c.Seen()-from && time.Since(begun) < d {
 				time.Sleep(200 * time.Microsecond)
 			}
 		}
@@ -110,60 +81,41 @@ func FanOut(ctx context.Context, t Target, p Protocol, c *Readers, session strin
 	for _, s := range sent {
 		n += s
 	}
-	if err := c.Wait(from + n*readers); err != nil {
-		return Result{}, err
-	}
-	took := time.Since(begun).Seconds()
-	return Result{PerSecond: float64(n*readers) / took, Count: n * readers, Latency: c.Take()}, nil
+	return c.result(from, from+n*readers, begun)
 }
 
-// Quiet sends messages one by one with pauses and measures the time until the only reader receives each.
-func Quiet(ctx context.Context, t Target, p Protocol, c *Readers, session string, messages int, pause time.Duration) (Result, error) {
-	if c.Len() != 1 {
-		return Result{}, fmt.Errorf("one reader is needed, there are %d", c.Len())
-	}
-	w, err := newWriter(t, p, session, 1)
-	if err != nil {
+// result waits until so many stamps were received and returns what was measured since begun, when there were from.
+func (r *Readers) result(from, stamps int64, begun time.Time) (Result, error) {
+	if err := r.Wait(stamps); err != nil {
 		return Result{}, err
 	}
-	defer w.ws.Close()
-	from := c.Seen()
-	c.Take()
-	for i := range messages {
-		if err := errors.Join(w.send(), ctx.Err()); err != nil {
-			return Result{}, err
-		}
-		if err := w.await(w.open); err != nil {
-			return Result{}, err
-		}
-		if err := c.Wait(from + int64(i) + 1); err != nil {
-			return Result{}, err
-		}
-		time.Sleep(pause)
-	}
-	return Result{Count: int64(messages), Latency: c.Take()}, nil
+	took, seen := time.Since(begun).Seconds(), r.Seen()-from
+	return Result{PerSecond: float64(seen) / took, Count: seen, Latency: r.Take()}, nil
 }
 
-// Previews sends previews to many sessions at the same time, rate a second to each, evenly over time. Each session has one
-// reader, and all previews must arrive. Count and PerSecond are of deliveries.
-func Previews(ctx context.Context, t Target, p Protocol, c *Readers, sessions []string, rate int, d time.Duration) (Result, error) {
+// Pieces sends pieces to many sessions at the same time, rate a second to each, evenly over time. Each session has one
+// reader, and all pieces must arrive. Count and PerSecond are of deliveries.
+func Pieces(ctx context.Context, t Target, p Publisher, c *Readers, sessions []string, rate int, d time.Duration) (Result, error) {
 	const sockets = 8 // like agents that serve many sessions
 	perSession := time.Second / time.Duration(rate)
-	conns := make([]*WS, sockets)
+	conns := make([]*Conn, sockets)
 	for i := range conns {
 		var err error
-		if conns[i], err = OpenWS(t, p); err != nil {
+		if conns[i], err = Dial(t, p); err != nil {
 			return Result{}, err
 		}
 		defer conns[i].Close()
+		if err := conns[i].SetDeadline(time.Now().Add(d + wait)); err != nil {
+			return Result{}, err
+		}
 	}
 	failed := make(chan error, sockets)
-	for _, ws := range conns {
-		go func() { failed <- refusals(ws, p) }() // ends when the socket is closed
+	for _, c := range conns {
+		go func() { failed <- refusals(c, p) }() // ends when the connection is closed
 	}
 	offsets := make([]int, len(sessions))
 	piece := make([]byte, 0, 64)
-	frames := make([][]byte, sockets)
+	requests := make([][]byte, sockets)
 	c.Take()
 	from, sent, next := c.Seen(), 0, 0
 	begun := time.Now()
@@ -173,16 +125,16 @@ func Previews(ctx context.Context, t Target, p Protocol, c *Readers, sessions []
 		for ; next < int(float64(now.Sub(begun))/float64(perSession)*float64(len(sessions))); next++ {
 			i := next % len(sessions)
 			piece = append(AppendStamp(piece[:0], time.Now()), " a few words more"...)
-			frames[i%sockets] = p.Preview(frames[i%sockets], sessions[i], offsets[i], piece)
+			requests[i%sockets] = p.Piece(requests[i%sockets], sessions[i], offsets[i], piece)
 			offsets[i] += len(piece)
 			sent++
 		}
-		for i, ws := range conns {
-			if len(frames[i]) > 0 {
-				if err := ws.SendFrames(frames[i]); err != nil {
+		for i, c := range conns {
+			if len(requests[i]) > 0 {
+				if _, err := c.Write(requests[i]); err != nil {
 					return Result{}, err
 				}
-				frames[i] = frames[i][:0]
+				requests[i] = requests[i][:0]
 			}
 		}
 		select {
@@ -191,21 +143,16 @@ func Previews(ctx context.Context, t Target, p Protocol, c *Readers, sessions []
 			return Result{}, err
 		}
 	}
-	if err := errors.Join(c.Wait(from+int64(sent)), ctx.Err()); err != nil {
+	if err := ctx.Err(); err != nil {
 		return Result{}, err
 	}
-	took, seen := time.Since(begun).Seconds(), c.Seen()-from
-	return Result{PerSecond: float64(seen) / took, Count: seen, Latency: c.Take()}, nil
+	return c.result(from, from+int64(sent), begun)
 }
 
-// refusals reads answers until the server refuses a request or the socket ends.
-func refusals(ws *WS, p Protocol) error {
+// refusals reads answers until the server refuses a request or the connection ends.
+func refusals(c *Conn, w Wire) error {
 	for {
-		msg, err := ws.Receive()
-		if err == nil {
-			_, err = p.Answers(msg)
-		}
-		if err != nil {
+		if _, err := receive(c, w); err != nil {
 			return err
 		}
 	}

@@ -12,41 +12,25 @@ import (
 	"github.com/parley-hq/parley/internal/journal"
 )
 
-// bareFlag is the argument that makes this program open a store with bare Pebble.
-const bareFlag = "-open-pebble"
+// pebbleFlag is the argument that makes this program open a store with bare Pebble.
+const pebbleFlag = "-open-pebble"
 
-// bareValue is what bare Pebble stores for an event.
-var bareValue = []byte(strings.Repeat("v", 300))
+// pebbleDB is bare Pebble: Pebble with the options of the journal and nothing else of Parley.
+type pebbleDB struct{ *pebble.DB }
 
-// bare is Pebble with the options of the journal and nothing else of Parley.
-type bare struct{ *pebble.DB }
-
-func openBare(dir string) (bare, error) {
+func openPebble(dir string) (pebbleDB, error) {
 	o := journal.EngineOptions()
 	o.Logger = quietLogger{}
 	db, err := pebble.Open(dir, o)
-	return bare{db}, err
+	return pebbleDB{db}, err
 }
 
-func bareKey(writer int, seq uint64) []byte {
+func pebbleKey(writer int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{'E'}, uint64(writer)), seq)
 }
 
-// writers returns steps that each set one value and wait until it is on disk.
-func (b bare) writers(n int) []func() error {
-	steps := make([]func() error, n)
-	for w := range steps {
-		var seq uint64
-		steps[w] = func() error {
-			seq++
-			return b.Set(bareKey(w, seq), bareValue, pebble.Sync)
-		}
-	}
-	return steps
-}
-
 // pairs returns steps that store what an append stores: an event of size bytes and the session's head.
-func (b bare) pairs(n, size int) []func() error {
+func (b pebbleDB) pairs(n, size int) []func() error {
 	steps := make([]func() error, n)
 	event, head := []byte(strings.Repeat("v", size)), make([]byte, 32)
 	for w := range steps {
@@ -54,7 +38,7 @@ func (b bare) pairs(n, size int) []func() error {
 		steps[w] = func() error {
 			seq++
 			batch := b.NewBatch()
-			err := errors.Join(batch.Set(bareKey(w, seq), event, nil), batch.Set(bareKey(w, 1<<64-1), head, nil))
+			err := errors.Join(batch.Set(pebbleKey(w, seq), event, nil), batch.Set(pebbleKey(w, 1<<64-1), head, nil))
 			return errors.Join(err, batch.Commit(pebble.Sync), batch.Close())
 		}
 	}
@@ -62,9 +46,10 @@ func (b bare) pairs(n, size int) []func() error {
 }
 
 // fill sets n values of one writer.
-func (b bare) fill(n int) error {
+func (b pebbleDB) fill(n int) error {
+	value := []byte(strings.Repeat("v", 300))
 	for seq := range n {
-		if err := b.Set(bareKey(0, uint64(seq)), bareValue, pebble.NoSync); err != nil {
+		if err := b.Set(pebbleKey(0, uint64(seq)), value, pebble.NoSync); err != nil {
 			return err
 		}
 	}
@@ -72,8 +57,8 @@ func (b bare) fill(n int) error {
 }
 
 // last reads the last n values of that writer.
-func (b bare) last(n int) error {
-	it, err := b.NewIter(&pebble.IterOptions{LowerBound: bareKey(0, 0), UpperBound: bareKey(1, 0)})
+func (b pebbleDB) last(n int) error {
+	it, err := b.NewIter(&pebble.IterOptions{LowerBound: pebbleKey(0, 0), UpperBound: pebbleKey(1, 0)})
 	if err != nil {
 		return err
 	}
@@ -91,9 +76,9 @@ func (b bare) last(n int) error {
 	return nil
 }
 
-// serveBare opens the store in dir and then answers at /healthz.
-func serveBare(dir, addr string) error {
-	db, err := openBare(dir)
+// servePebble opens the store in dir and then answers at /healthz.
+func servePebble(dir, addr string) error {
+	db, err := openPebble(dir)
 	if err != nil {
 		return err
 	}
