@@ -134,7 +134,8 @@ func (s *bareServer) connection(c net.Conn) (kept bool) {
 			}
 			return false
 		case strings.HasPrefix(rest, "stream"):
-			return s.stream(c, id, strings.Contains(rest, "after="))
+			head := []byte("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+			return s.session(id).add(s.db, &bareReader{conn: c, sse: true}, head, strings.Contains(rest, "after="))
 		case method == "POST" && rest == "events":
 			err = s.append(id, body)
 		case strings.HasPrefix(rest, "events?limit="):
@@ -189,19 +190,12 @@ func (s *bareServer) socket(c net.Conn, r *bufio.Reader) (kept bool) {
 				_, err = c.Write(ok)
 			}
 		case bytes.HasPrefix(buf, []byte(`{"op":"watch"`)):
-			_, err = c.Write(ok)
-			return err == nil && s.session(string(id)).add(s.db, &bareReader{conn: c}, bytes.Contains(rest, []byte(`"after"`)))
+			return s.session(string(id)).add(s.db, &bareReader{conn: c}, ok, bytes.Contains(rest, []byte(`"after"`)))
 		}
 		if err != nil {
 			return false
 		}
 	}
-}
-
-// stream serves an event stream.
-func (s *bareServer) stream(c net.Conn, id string, all bool) (kept bool) {
-	_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
-	return err == nil && s.session(id).add(s.db, &bareReader{conn: c, sse: true}, all)
 }
 
 // append stores a draft or an array of drafts and then sends them to the readers.
@@ -269,11 +263,26 @@ func (x *bareSession) events() *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: append(bytes.Clone(x.key), 0), UpperBound: append(bytes.Clone(x.key), 0xff)}
 }
 
-// add adds a reader, which first gets all stored events if it wants them. It reports whether the reader was added.
-func (x *bareSession) add(db pebbleDB, r *bareReader, all bool) bool {
+// add adds a reader, which first gets the answer and all stored events if it wants them. It has everything that is appended
+// after the answer. It reports whether the reader was added.
+func (x *bareSession) add(db pebbleDB, r *bareReader, answer []byte, all bool) bool {
+	var sent uint64
+	var err error
+	if all { // without the lock, so that readers that come back do not wait for each other
+		if _, err = r.conn.Write(answer); err == nil {
+			sent, err = x.sendStored(db, r, 0)
+		}
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if all && x.sendStored(db, r) != nil {
+	switch {
+	case err != nil:
+	case !all:
+		_, err = r.conn.Write(answer)
+	case x.last > sent:
+		_, err = x.sendStored(db, r, sent)
+	}
+	if err != nil {
 		return false
 	}
 	x.readers[r] = struct{}{}
@@ -289,23 +298,28 @@ func (x *bareSession) add(db pebbleDB, r *bareReader, all bool) bool {
 	return true
 }
 
-func (x *bareSession) sendStored(db pebbleDB, r *bareReader) error {
-	it, err := db.NewIter(x.events())
+// sendStored sends the events after one and returns the last.
+func (x *bareSession) sendStored(db pebbleDB, r *bareReader, after uint64) (last uint64, err error) {
+	o := x.events()
+	o.LowerBound = binary.BigEndian.AppendUint64(bytes.Clone(x.key), after+1)
+	it, err := db.NewIter(o)
 	if err != nil {
-		return err
+		return after, err
 	}
 	defer it.Close()
+	last = after
 	out := make([]byte, 0, 64<<10)
 	for ok := it.First(); ok; ok = it.Next() {
+		last++
 		if out = r.frame(out, it.Value()); len(out) > 60<<10 {
 			if _, err := r.conn.Write(out); err != nil {
-				return err
+				return last, err
 			}
 			out = out[:0]
 		}
 	}
 	_, err = r.conn.Write(out)
-	return errors.Join(err, it.Error())
+	return last, errors.Join(err, it.Error())
 }
 
 func (x *bareSession) remove(r *bareReader) {

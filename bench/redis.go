@@ -103,7 +103,15 @@ func (resp) Subscribe(_ load.Target, session string) load.Subscription {
 }
 
 // Resume reads a stream from its beginning.
-func (r resp) Resume(load.Target, string) (load.Subscriber, error) { return r, nil }
+func (resp) Resume(load.Target, string) (load.Subscriber, error) { return respAll{}, nil }
+
+// respAll reads a stream once.
+type respAll struct{ resp }
+
+// Subscribe has no next request: the trial ends with the reply, which would have to be kept to find the last id.
+func (respAll) Subscribe(_ load.Target, session string) load.Subscription {
+	return load.Subscription{Request: (&follower{session: session}).after("0")}
+}
 
 // follower reads a stream with XREAD, which returns once there is something.
 type follower struct {

@@ -164,7 +164,7 @@ func (x *instance) comeBack(by load.Subscriber, id string, n, missed int) (t tri
 	var wg sync.WaitGroup
 	for i, set := range sets {
 		wg.Go(func() {
-			part := n / openers
+			part := (n + i) / openers
 			if errs[i] = set.Watch(x.p.target, by, slices.Repeat([]string{id}, part)); errs[i] == nil {
 				errs[i] = set.Wait(int64(part * missed))
 			}
