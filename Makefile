@@ -5,7 +5,7 @@
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
 # make dialect-test drives the server with the unmodified npm clients of the dialects, and the example page of CopilotKit in a browser
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
-# make bench  measures against the peers named in docs/benchmarks.md
+# make bench  measures against the systems named in docs/benchmarks.md; make bench-test checks the cost beside a bare server
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
 # make chaos-log kills, pauses and cuts off the nodes of a cluster's log for a minute; CHAOS="-for 3h" for longer
@@ -17,7 +17,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench chaos chaos-log fuzz clean
+.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench bench-test chaos chaos-log fuzz clean
 
 all: build
 
@@ -125,6 +125,10 @@ wheel: $(VENV)/ready
 # BENCH takes options: make bench BENCH="-row 4,5" or BENCH=-short
 bench: build
 	cd bench && CGO_ENABLED=0 $(GO) run . -parley $(CURDIR)/bin/parley $(BENCH)
+
+# Without the race detector, which would measure itself.
+bench-test:
+	cd bench && $(GO) vet . && $(GO) test -count=1 .
 
 # CHAOS takes options: make chaos CHAOS="-for 3h -seed 7"
 chaos: build

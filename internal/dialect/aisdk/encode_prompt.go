@@ -20,11 +20,13 @@ func (r *run) prompt(e *chat.Event) bool {
 	if !ok || r.turn == "" || p.Approval != nil && p.Approval.Settled {
 		return false
 	}
-	if p.Input != nil {
+	switch e.Body.(type) {
+	case chat.AgentInputRequest:
 		r.tool(p.RequestID, toolAsk, questionInput(&p), true)
-	}
-	for _, c := range callsOf(&p) {
-		r.askAbout(p.RequestID, c.CallID, c.Tool, c.Params, c.Client)
+	case chat.AgentApprovalRequest, chat.AgentPermissionRequest:
+		for _, c := range callsOf(&p) {
+			r.askAbout(p.RequestID, c.CallID, c.Tool, c.Params, c.Client)
+		}
 	}
 	if p.Input == nil && (p.Deadline != 0 || p.Approval != nil && p.Approval.Text != "") {
 		r.emit(chunk{typ: dataPrompt, id: p.RequestID, raw: e.Payload})
