@@ -139,11 +139,18 @@ func TestWorkflowError(t *testing.T) {
 // The stream types come in pieces, the others at once.
 func TestSchemaTypes(t *testing.T) {
 	t.Parallel()
-	w := newServer(t, setup{})
+	gate := make(chan struct{})
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{30, map[int]chan struct{}{10: gate}}}})
 	c := w.dial("")
 	for schema, pieces := range map[string]bool{"chat": false, "generate": false, "chat_stream": true, "generate_stream": true} {
-		c.send(userMessage("c-"+schema, "m1", schema, "/stream 30 200"))
-		frames, n := c.readTurn(), 0
+		c.send(userMessage("c-"+schema, "m1", schema, "go"))
+		var frames []frame
+		if pieces {
+			frames = c.readWords(1) // words that are written while the client does not read come in one frame
+		}
+		gate <- struct{}{}
+		frames = c.readRest(frames)
+		n := 0
 		for _, f := range frames {
 			if f.Type == typeResponse && f.Status == "in_progress" {
 				n++
