@@ -263,7 +263,7 @@ func stateOf(e *chat.Event) json.RawMessage {
 		var r struct {
 			State json.RawMessage `json:"state"`
 		}
-		if b.Name != "remote.round" || json.Unmarshal(b.Payload, &r) != nil || string(r.State) == "null" {
+		if b.Name != "remote.round" || json.Unmarshal(b.Payload, &r) != nil || len(r.State) == 0 || string(r.State) == "null" {
 			return nil
 		}
 		return r.State

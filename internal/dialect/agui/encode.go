@@ -179,7 +179,12 @@ func (x *encoder) note(e *chat.Event) {
 	case chat.UserMessage:
 		x.messages[e.Seq] = e
 	case chat.WorkstreamLaunched:
-		x.work[b.ID] = &subagent{name: b.Name, task: b.Task, parent: e.Workstream}
+		if x.work[b.ID] == nil { // so a parent is always launched before
+			x.work[b.ID] = &subagent{name: b.Name, task: b.Task}
+			if x.work[e.Workstream] != nil && e.Workstream != b.ID {
+				x.work[b.ID].parent = e.Workstream
+			}
+		}
 	}
 	if p, ok := chat.AsPrompt(e); ok && (p.Approval == nil || !p.Approval.Settled) {
 		x.prompts = append(x.prompts, &p)
@@ -298,7 +303,7 @@ func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
 	}
 	if trigger != nil {
 		x.run.trigger = trigger.Seq
-		ev.Input = &runInput{
+		ev.Input = &input{
 			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
 		}
 		x.imported = nil

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -255,15 +256,11 @@ var primeTypes = []string{
 // prime gives the encoder what it needs of the events before the turn.
 func (d *Dialect) prime(ctx context.Context, t *target, enc *encoder) error {
 	if b, ok := t.base.Body.(chat.TurnStarted); ok && b.Trigger > 0 {
-		fact, err := d.opt.Sessions.Event(ctx, t.caller, t.session, b.Trigger)
+		e, err := d.event(ctx, t, b.Trigger)
 		if err != nil {
 			return err
 		}
-		e, err := fact.Event()
-		if err != nil {
-			return err
-		}
-		enc.note(&e)
+		enc.note(e)
 	}
 	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
 	if err != nil || len(st.Workstreams) == 0 { // prompts of the main line end with their turn
@@ -291,7 +288,7 @@ func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID,
 	if err != nil {
 		return nil, errNoRun(last)
 	}
-	t := &target{caller: c, session: sess.ID, thread: thread, runID: runID, form: f, from: seq, exact: true, skip: n}
+	t := &target{caller: c, session: sess.ID, thread: cmp.Or(thread, threadOf(&sess)), runID: runID, form: f, from: seq, exact: true, skip: n}
 	if t.base, err = d.turnAt(ctx, c, sess.ID, t.from); err == nil && t.base == nil {
 		err = errNoRun(last)
 	}

@@ -1,7 +1,6 @@
 package agui
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -57,13 +56,17 @@ func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 // caller's sessions that were active last are searched then.
 func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, last string, f form) (*target, error) {
 	f.tanstack = true
+	if last != "" {
+		return d.resumeAfter(ctx, c, thread, runID, last, f)
+	}
 	t := &target{caller: c, runID: runID, form: f}
 	if id, ok := chat.ParseID(chat.TurnPrefix, runID); ok {
 		sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
 		if err != nil {
 			return nil, errNoRun(runID)
 		}
-		return d.joinAt(ctx, t, &sess, seq, last)
+		t.session, t.thread = sess.ID, threadOf(&sess)
+		return t, d.continueAt(ctx, t, seq)
 	}
 	var candidates []chat.Session
 	if thread != "" {
@@ -89,35 +92,15 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 			return nil, err
 		}
 		if e != nil {
-			return d.joinAt(ctx, t, &candidates[i], e.Seq, last)
+			t.session, t.thread = candidates[i].ID, threadOf(&candidates[i])
+			if _, ok := e.Body.(chat.UserMessage); ok {
+				t.message = e.Seq
+				return t, nil
+			}
+			return t, d.continueAt(ctx, t, e.Seq)
 		}
 	}
 	return nil, errNoRun(runID)
-}
-
-// joinAt is the run that begins with, or because of, an event.
-func (d *Dialect) joinAt(ctx context.Context, t *target, sess *chat.Session, seq chat.Seq, last string) (*target, error) {
-	t.session, t.thread = sess.ID, threadOf(sess)
-	fact, err := d.opt.Sessions.Event(ctx, t.caller, sess.ID, seq)
-	if err != nil {
-		return nil, err
-	}
-	e, err := fact.Event()
-	if err != nil {
-		return nil, err
-	}
-	if last != "" {
-		r, err := d.resumeAfter(ctx, t.caller, t.thread, t.runID, last, t.form)
-		if err == nil {
-			r.session = sess.ID
-		}
-		return r, err
-	}
-	if _, ok := e.Body.(chat.UserMessage); ok {
-		t.message = seq
-		return t, nil
-	}
-	return t, d.continueAt(ctx, t, seq)
 }
 
 // runIn returns the message or answer of a session that was sent with a run's id, nil when there is none.
@@ -269,34 +252,32 @@ func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*e
 	return enc, ctx.Err()
 }
 
-// appendUI adds an event to the messages of a page.
+// appendUI adds an event to the messages of a page. What the agent says and does between two messages of people is one message.
 func appendUI(all []uiMessage, e *chat.Event) []uiMessage {
-	at := e.At.Time()
-	add := func(id string, p uiPart) {
-		if n := len(all); n == 0 || all[n-1].Role != "assistant" {
-			all = append(all, uiMessage{ID: id, Role: "assistant", Created: at})
-		}
-		last := &all[len(all)-1]
-		last.Parts = append(last.Parts, p)
+	m, ok := messageOf(e)
+	if !ok {
+		return all
 	}
-	switch b := e.Body.(type) {
-	case chat.UserMessage:
-		return append(all, uiMessage{ID: messageID(e), Role: "user", Parts: []uiPart{{Type: "text", Content: b.PlainText()}}, Created: at})
-	case chat.AgentText:
-		if b.Text != "" {
-			add(messageIDOf("", b.Block, e), uiPart{Type: "text", Content: b.Text})
+	content := contentText(m.Content)
+	p := uiPart{Type: "text", Content: content}
+	switch {
+	case m.Role == "user":
+		return append(all, uiMessage{ID: m.ID, Role: "user", Parts: []uiPart{p}, Created: e.At.Time()})
+	case m.Role == "reasoning":
+		p.Type = "thinking"
+	case m.Role == "tool":
+		p = uiPart{Type: "tool-result", CallID: m.CallID, Content: content, State: "complete"}
+		if m.Error != "" {
+			p.State = "error"
 		}
-	case chat.AgentThinking:
-		if b.Text != "" {
-			add(messageIDOf("", b.Block, e), uiPart{Type: "thinking", Content: b.Text})
-		}
-	case chat.AgentToolCall:
-		id := cmp.Or(b.CallID, string(e.ID))
-		add(id, uiPart{Type: "tool-call", ID: id, Name: b.Tool, Arguments: string(orEmpty(b.Params)), State: "input-complete"})
-	case chat.AgentToolResult:
-		add(string(e.ID), uiPart{Type: "tool-result", CallID: b.CallID, Content: resultText(b.Result), State: "complete"})
-	case chat.AgentToolError:
-		add(string(e.ID), uiPart{Type: "tool-result", CallID: b.CallID, Content: b.Error, State: "error"})
+	case len(m.Calls) > 0:
+		c := &m.Calls[0]
+		p = uiPart{Type: "tool-call", ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments, State: "input-complete"}
 	}
+	if n := len(all); n == 0 || all[n-1].Role != "assistant" {
+		all = append(all, uiMessage{ID: m.ID, Role: "assistant", Created: e.At.Time()})
+	}
+	last := &all[len(all)-1]
+	last.Parts = append(last.Parts, p)
 	return all
 }

@@ -158,7 +158,7 @@ func TestAnyLogGivesValidRuns(t *testing.T) {
 	}
 	logs := uint64(100)
 	if file != nil {
-		logs = 200
+		logs = 120
 	}
 	for seed := range logs {
 		l := &randomLog{rng: rand.New(rand.NewPCG(seed, 7)), blocks: map[string]int{}}

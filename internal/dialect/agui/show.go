@@ -39,12 +39,8 @@ func (x *encoder) show(e *chat.Event) {
 		x.activity(line, "progress", "progress-"+cmp.Or(b.CallID, b.BatchID, b.Tool, string(e.ID)), b)
 	case chat.AgentArtifact:
 		x.activity(line, "artifact", "artifact-"+cmp.Or(b.ArtifactID, string(e.ID)), b)
-	case chat.AgentStatus:
-		x.custom(line, "parley.status", b)
-	case chat.AgentError:
-		x.custom(line, "parley.error", b)
-	case chat.AgentShare:
-		x.custom(line, "parley.share", b)
+	case chat.AgentStatus, chat.AgentError, chat.AgentShare:
+		x.custom(line, strings.Replace(e.Type, "agent.", "parley.", 1), e.Payload)
 	case chat.AgentUsage:
 		x.count(b)
 	case chat.TurnInput:
@@ -52,9 +48,9 @@ func (x *encoder) show(e *chat.Event) {
 	case chat.WorkstreamLaunched:
 		x.open(b.ID)
 	case chat.WorkstreamProgress:
-		x.custom(b.ID, "parley.progress", b)
+		x.custom(b.ID, "parley.progress", e.Payload)
 	case chat.WorkstreamWarning:
-		x.custom(b.ID, "parley.warning", b)
+		x.custom(b.ID, "parley.warning", e.Payload)
 	case chat.WorkstreamCompleted:
 		x.endWork(b.ID, event{Type: "SUBAGENT_FINISHED", Result: workResult(b), Outcome: &outcome{Type: "success"}})
 	case chat.WorkstreamFailed:
@@ -64,7 +60,7 @@ func (x *encoder) show(e *chat.Event) {
 	case chat.WorkstreamCanceled:
 		x.endWork(b.ID, event{Type: "SUBAGENT_ERROR", Message: cmp.Or(b.Reason, "the workstream was canceled"), Code: "canceled"})
 	case chat.Unknown:
-		x.unknown(line, b)
+		x.unknown(e, b)
 	}
 }
 
@@ -205,12 +201,10 @@ func (x *encoder) activity(line, kind, id string, content any) {
 	x.run.shown[id] = b
 }
 
-func (x *encoder) custom(line, name string, value any) {
-	b, err := json.Marshal(value)
-	if err != nil || string(b) == "null" {
-		return
+func (x *encoder) custom(line, name string, value json.RawMessage) {
+	if len(value) > 0 && string(value) != "null" {
+		x.emit(event{Type: "CUSTOM", Name: name, Value: value, Subagent: x.open(line)})
 	}
-	x.emit(event{Type: "CUSTOM", Name: name, Value: b, Subagent: x.open(line)})
 }
 
 // count adds tokens to those of the run.
@@ -251,24 +245,18 @@ func (x *encoder) steered(b chat.TurnInput) {
 }
 
 // unknown shows the state that an agent behind AG-UI has, and events of types that only the agent and its page know.
-func (x *encoder) unknown(line string, b chat.Unknown) {
-	switch b.Name {
-	case "remote.round":
-		var r struct {
-			State json.RawMessage `json:"state"`
+func (x *encoder) unknown(e *chat.Event, b chat.Unknown) {
+	switch state := stateOf(e); {
+	case state != nil:
+		tag := x.open(e.Workstream)
+		if patch := delta(x.run.shown[""], state); patch != nil {
+			x.emit(event{Type: "STATE_DELTA", Delta: patch, Subagent: tag})
+		} else {
+			x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: state, Subagent: tag})
 		}
-		if json.Unmarshal(b.Payload, &r) == nil && len(r.State) > 0 && string(r.State) != "null" {
-			tag := x.open(line)
-			if patch := delta(x.run.shown[""], r.State); patch != nil {
-				x.emit(event{Type: "STATE_DELTA", Delta: patch, Subagent: tag})
-			} else {
-				x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: r.State, Subagent: tag})
-			}
-			x.run.shown[""] = r.State
-		}
-	case "llm.message": // what only models read
-	default:
-		x.custom(line, b.Name, b.Payload)
+		x.run.shown[""] = state
+	case b.Name != "remote.round" && b.Name != "llm.message": // what only the agent and models read
+		x.custom(e.Workstream, b.Name, b.Payload)
 	}
 }
 

@@ -1,6 +1,8 @@
 package agui
 
 import (
+	"cmp"
+
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -11,32 +13,12 @@ func (x *encoder) open(line string) string {
 		return line
 	}
 	ev := event{Type: "SUBAGENT_STARTED", Subagent: line, Name: line}
-	x.run.subagents[line] = true // before the parent's, so that no loop of parents is followed
 	if w := x.work[line]; w != nil {
-		if w.name != "" {
-			ev.Name = w.name
-		}
-		ev.About = w.task
-		if w.parent != "" && w.parent != line && x.work[w.parent] != nil && !x.isAncestor(line, w.parent) {
-			ev.Parent = x.open(w.parent)
-		}
+		ev.Name, ev.About, ev.Parent = cmp.Or(w.name, line), w.task, x.open(w.parent)
 	}
+	x.run.subagents[line] = true
 	x.emit(ev)
 	return line
-}
-
-// isAncestor reports whether line is launched below itself, which only a damaged log has.
-func (x *encoder) isAncestor(line, of string) bool {
-	for range x.work {
-		w := x.work[of]
-		if w == nil || w.parent == "" {
-			return false
-		}
-		if of = w.parent; of == line {
-			return true
-		}
-	}
-	return true
 }
 
 // endWork ends the subagent of a workstream. A subagent ends once in a run.

@@ -84,7 +84,7 @@ type event struct {
 	Thread    string          `json:"threadId,omitempty"`
 	Run       string          `json:"runId,omitempty"`
 	Version   string          `json:"protocolVersion,omitempty"`
-	Input     *runInput       `json:"input,omitempty"`
+	Input     *input          `json:"input,omitempty"` // what people said to the run, for readers that were not there
 	MessageID string          `json:"messageId,omitempty"`
 	Role      string          `json:"role,omitempty"`
 	CallID    string          `json:"toolCallId,omitempty"`
@@ -107,17 +107,6 @@ type event struct {
 	Usage     []tokens        `json:"usage,omitempty"`
 	Metadata  map[string]any  `json:"metadata,omitempty"`
 	Time      int64           `json:"timestamp,omitempty"` // milliseconds
-}
-
-// runInput repeats what people said to a run, for readers that were not there.
-type runInput struct {
-	ThreadID string          `json:"threadId"`
-	RunID    string          `json:"runId"`
-	State    json.RawMessage `json:"state"`
-	Messages []message       `json:"messages"`
-	Tools    []tool          `json:"tools"`
-	Context  []contextItem   `json:"context"`
-	Props    json.RawMessage `json:"forwardedProps"`
 }
 
 // outcome says why a run, or a subagent's part of it, ended.
