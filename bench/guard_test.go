@@ -19,7 +19,8 @@ import (
 // TestCostBesideBareServer compares what Parley and the bare server need for the same work. Both run in this process with
 // the load, and neither syncs. Rates and latencies depend on what else the machine does; processor time and allocations for
 // one message depend on it little, and their ratio to those of the bare server least. The bounds are wide: they find a cost
-// that has about doubled.
+// that has about doubled. A fan-out is not among the works: its cost depends on how many messages share a write, and so on the
+// machine.
 func TestCostBesideBareServer(t *testing.T) {
 	const turns, span = 3, 300 * time.Millisecond
 	ours, bare := guardParley(t), guardBare(t)
@@ -34,9 +35,6 @@ func TestCostBesideBareServer(t *testing.T) {
 		}},
 		{"appends of 16 writers", 3.5, 5, 16, 0, func(target load.Target, ids []string, _ *load.Readers) (load.Result, error) {
 			return load.Append(t.Context(), target, load.Native{}, ids, 1, 1, span)
-		}},
-		{"fan-out to 100 readers", .6, 5, 1, 100, func(target load.Target, ids []string, r *load.Readers) (load.Result, error) {
-			return load.FanOut(t.Context(), target, load.Native{}, r, ids[0], load.Flow{Writers: 1, Batch: 1, Lag: 32}, span)
 		}},
 	} {
 		var cpu, allocs []float64
