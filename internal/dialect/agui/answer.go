@@ -155,7 +155,7 @@ func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, 
 
 // interruptIDs are the ids of the interrupts of a prompt.
 func interruptIDs(p *chat.Prompt) (ids []string) {
-	for _, i := range interrupts(p, form{}, "") {
+	for _, i := range interrupts(p, variant{}, "") {
 		ids = append(ids, i.ID)
 	}
 	return ids

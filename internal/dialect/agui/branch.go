@@ -76,7 +76,7 @@ func (in *input) earlier() (ids []string) {
 func (d *Dialect) replaced(ctx context.Context, t *target, st *chat.State, in *input, e *chat.Event, draft *chat.Draft) (*chat.Event, error) {
 	if e != nil {
 		edited := e.Actor.Same(t.caller.Actor) && !sameText(e, draft)
-		if edited || sameText(e, draft) && in.asksAgain(t.form, st, e) {
+		if edited || sameText(e, draft) && in.asksAgain(t.variant, st, e) {
 			return e, nil
 		}
 		return nil, nil
@@ -103,7 +103,7 @@ func (d *Dialect) replaced(ctx context.Context, t *target, st *chat.State, in *i
 
 // asksAgain reports whether a request wants another answer to a message: its turn has ended, the page shows no answer, and the run
 // is a new one. A plain client that lost its connection sends the same; it gets the stored answer unless it keeps branches.
-func (in *input) asksAgain(f form, st *chat.State, e *chat.Event) bool {
+func (in *input) asksAgain(f variant, st *chat.State, e *chat.Event) bool {
 	own := storedOf(e)
 	if own.Imported { // no turn has answered it here
 		return true

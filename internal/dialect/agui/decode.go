@@ -70,10 +70,10 @@ func (in *input) check() error {
 	return nil
 }
 
-// formOf is the form of answers to a request.
-func formOf(r *http.Request, version string) form {
+// variantOf is the variant of answers to a request.
+func variantOf(r *http.Request, version string) variant {
 	tanstack := r.Header.Get("X-Run-Id") != "" || r.URL.Query().Get("offset") != ""
-	return form{v1: version != "", tanstack: tanstack, plain: !tanstack && !strings.HasPrefix(r.URL.Path, runtime)}
+	return variant{v1: version != "", tanstack: tanstack, plain: !tanstack && !strings.HasPrefix(r.URL.Path, runtime)}
 }
 
 // news returns what a request adds to the conversation: the newest user message if it is the last message of a person, and the

@@ -9,8 +9,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// form is what differs between clients.
-type form struct {
+// variant is what differs between clients.
+type variant struct {
 	v1       bool // AG-UI 1.0; otherwise 0.0.x
 	tanstack bool // interrupts carry what TanStack's client needs to answer them
 	plain    bool // neither TanStack's client nor CopilotKit: it may repeat a request in another run
@@ -36,29 +36,29 @@ func (f *frame) id() string {
 	return string(f.event) + "." + strconv.Itoa(f.n)
 }
 
-// step is one entry of a session's log.
-type step struct {
+// entry is one entry of a session's log.
+type entry struct {
 	at    chat.At
 	event *chat.Event   // nil for a piece
 	piece *chat.Preview // nil for an event
 }
 
-// stepOf copies an entry, which is valid only until the next batch.
-func stepOf(e *chat.Entry) (step, error) {
+// entryOf copies an entry, which is valid only until the next batch.
+func entryOf(e *chat.Entry) (entry, error) {
 	if e.Piece != nil {
 		p := *e.Piece
-		return step{at: e.At, piece: &p}, nil
+		return entry{at: e.At, piece: &p}, nil
 	}
 	ev, err := chat.Fact{Seq: e.Fact.Seq, JSON: slices.Clone(e.Fact.JSON)}.Event()
-	return step{at: e.At, event: &ev}, err
+	return entry{at: e.At, event: &ev}, err
 }
 
 // encoder folds the entries of a session into the frames of its runs. It does no I/O. The frames depend only on the entries, so
 // every reader of a run gets the same ones.
 type encoder struct {
-	form   form
-	thread string
-	whole  bool // the entries begin with the session; what happens outside of turns is shown too
+	variant variant
+	thread  string
+	whole   bool // the entries begin with the session; what happens outside of turns is shown too
 
 	messages map[chat.Seq]*chat.Event // user messages that no turn has taken up
 	imported []message                // the history of the page that began the session
@@ -71,7 +71,7 @@ type encoder struct {
 	run     *run     // nil between runs
 	last    string   // the id of the last run
 	waiting []string // the prompts that the last run ended with and that are still open
-	held    []step   // what happened since the last run ended, while it waits
+	held    []entry  // what happened since the last run ended, while it waits
 	out     []frame
 	at      chat.At
 }
@@ -105,27 +105,27 @@ type call struct {
 	answered bool
 }
 
-func newEncoder(f form, thread string) *encoder {
+func newEncoder(f variant, thread string) *encoder {
 	return &encoder{
-		form: f, thread: thread, messages: map[chat.Seq]*chat.Event{}, work: map[string]*subagent{}, blocks: map[string]*block{}, calls: map[string]*call{},
+		variant: f, thread: thread, messages: map[chat.Seq]*chat.Event{}, work: map[string]*subagent{}, blocks: map[string]*block{}, calls: map[string]*call{},
 	}
 }
 
 // take returns the frames that an entry adds.
-func (x *encoder) take(s step) []frame {
+func (x *encoder) take(s entry) []frame {
 	x.out = nil
-	x.step(s)
+	x.process(s)
 	return x.out
 }
 
-func (x *encoder) step(s step) {
+func (x *encoder) process(s entry) {
 	if len(x.waiting) == 0 || !x.hold(s) {
 		x.apply(s)
 	}
 }
 
 // hold keeps an entry for the next run while the last one waits for answers. It returns false for the event that begins the next run.
-func (x *encoder) hold(s step) bool {
+func (x *encoder) hold(s entry) bool {
 	if s.event != nil {
 		if _, ok := s.event.Body.(chat.TurnStarted); ok && s.event.Workstream == "" {
 			x.resume()
@@ -149,7 +149,7 @@ func (x *encoder) hold(s step) bool {
 // resume shows what is held when a turn starts while prompts of workstreams are still open.
 func (x *encoder) resume() {
 	x.waiting = nil
-	if i := slices.IndexFunc(x.held, func(h step) bool { return h.event != nil }); i >= 0 {
+	if i := slices.IndexFunc(x.held, func(h entry) bool { return h.event != nil }); i >= 0 {
 		e := x.held[i].event
 		x.at = x.held[i].at
 		x.begin(e, x.continuedID(e), nil)
@@ -166,7 +166,7 @@ func (x *encoder) flush() {
 	held := x.held
 	x.held = nil
 	for _, h := range held {
-		x.step(h)
+		x.process(h)
 	}
 	if x.run != nil && x.turn == "" {
 		x.end()
@@ -193,7 +193,7 @@ func (x *encoder) note(e *chat.Event) {
 	}
 }
 
-func (x *encoder) apply(s step) {
+func (x *encoder) apply(s entry) {
 	x.at = s.at
 	if s.piece != nil {
 		x.piece(s.piece)
@@ -298,7 +298,7 @@ func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
 	}
 	x.run, x.last = &run{seq: e.Seq, event: e.ID, id: id, subagents: map[string]bool{}, shown: map[string]json.RawMessage{}}, id
 	ev := event{Type: "RUN_STARTED", Thread: x.thread, Run: id}
-	if x.form.v1 {
+	if x.variant.v1 {
 		ev.Version = "1.0"
 	}
 	if trigger != nil {
@@ -343,7 +343,7 @@ func (x *encoder) complete(b chat.TurnCompleted) {
 		x.end()
 	case chat.Stopped:
 		o := &outcome{Type: "cancelled"}
-		if !x.form.v1 {
+		if !x.variant.v1 {
 			o = nil // fatal to clients before 1.0
 		}
 		x.finish(o)
@@ -371,7 +371,7 @@ func (x *encoder) end() {
 		}
 		x.waiting = append(x.waiting, p.RequestID)
 	}
-	x.finish(openOutcome(x.prompts, x.form, x.run.id))
+	x.finish(openOutcome(x.prompts, x.variant, x.run.id))
 }
 
 // finish ends the run. Nothing may be open then.

@@ -20,7 +20,7 @@ type target struct {
 	session chat.SessionID // "": there is nothing to show but extra
 	thread  string         // the client's id of the session
 	runID   string         // the client's id of the run
-	form    form
+	variant variant
 
 	whole   bool        // all runs of the thread
 	message chat.Seq    // the run that answers this message; base is not known yet
@@ -68,7 +68,7 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 			return err
 		}
 	}
-	enc := newEncoder(t.form, t.thread)
+	enc := newEncoder(t.variant, t.thread)
 	enc.whole = t.whole
 	var after chat.Seq
 	if !t.whole {
@@ -92,7 +92,7 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 		}
 		var out []frame
 		for i := range batch.Entries {
-			s, err := stepOf(&batch.Entries[i])
+			s, err := entryOf(&batch.Entries[i])
 			if err != nil {
 				return err
 			}
@@ -165,7 +165,7 @@ func (v *view) caughtUp(out []frame, enc *encoder) []frame {
 	case t.whole:
 		// Prompts of workstreams that came after the last run are shown in a run that is not part of the log.
 		if len(enc.waiting) == 0 && len(enc.prompts) > 0 {
-			out = append(out, t.ephemeral(openOutcome(enc.prompts, t.form, "open"))...)
+			out = append(out, t.ephemeral(openOutcome(enc.prompts, t.variant, "open"))...)
 		}
 		v.done = true
 	case len(enc.waiting) > 0 && !v.begun && t.closing != "" && slices.Contains(enc.waiting, t.closing):
@@ -177,7 +177,7 @@ func (v *view) caughtUp(out []frame, enc *encoder) []frame {
 				open = append(open, p)
 			}
 		}
-		out = append(out, t.ephemeral(openOutcome(open, t.form, t.runID))...)
+		out = append(out, t.ephemeral(openOutcome(open, t.variant, t.runID))...)
 		v.done = true
 	case !v.begun:
 		out = append(out, t.ephemeral(nil)...)
@@ -198,7 +198,7 @@ func (t *target) ephemeral(o *outcome) []frame {
 		id = "open"
 	}
 	start := event{Type: "RUN_STARTED", Thread: t.thread, Run: id}
-	if t.form.v1 {
+	if t.variant.v1 {
 		start.Version = "1.0"
 	}
 	if o == nil {
@@ -277,7 +277,7 @@ func (d *Dialect) prime(ctx context.Context, t *target, enc *encoder) error {
 
 // resumeAfter is the target of a client that has the frames of a run up to an id. It never begins a turn. The id names the session too,
 // because a fork may have taken its place in the thread since.
-func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID, last string, f form) (*target, error) {
+func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID, last string, f variant) (*target, error) {
 	name, number, _ := strings.Cut(last, ".")
 	id, ok := chat.ParseID(chat.EventPrefix, name)
 	n, err := strconv.Atoi(number)
@@ -288,7 +288,7 @@ func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID,
 	if err != nil {
 		return nil, errNoRun(last)
 	}
-	t := &target{caller: c, session: sess.ID, thread: cmp.Or(thread, threadOf(&sess)), runID: runID, form: f, from: seq, exact: true, skip: n}
+	t := &target{caller: c, session: sess.ID, thread: cmp.Or(thread, threadOf(&sess)), runID: runID, variant: f, from: seq, exact: true, skip: n}
 	if t.base, err = d.turnAt(ctx, c, sess.ID, t.from); err == nil && t.base == nil {
 		err = errNoRun(last)
 	}

@@ -9,7 +9,7 @@ import (
 // FuzzInput: no body of a run makes the decoder panic, and a message that it accepts can be stored.
 func FuzzInput(f *testing.F) {
 	f.Add([]byte(body("th", "r1", "u1 hello")))
-	f.Add([]byte(resumed("th", "r1", entry("p-1/c1", `{"approved":true,"editedArgs":{}}`), `{"id":"t","role":"tool","toolCallId":"c","content":[{"type":"text","text":"x"}]}`)))
+	f.Add([]byte(resumed("th", "r1", answerEntry("p-1/c1", `{"approved":true,"editedArgs":{}}`), `{"id":"t","role":"tool","toolCallId":"c","content":[{"type":"text","text":"x"}]}`)))
 	f.Add([]byte(body("th", "r1", `{"id":"u","role":"user","content":[{"type":"image","source":{"type":"data","value":"aGk=","mimeType":"image/png"}},{"type":"binary","url":"data:a;base64,aGk="}]}`)))
 	f.Add([]byte(`{"threadId":"t","messages":[null,{"role":"user","content":null}],"tools":[{}],"context":[{}],"resume":[{}]}`))
 	prompts := []*chat.Prompt{

@@ -35,7 +35,7 @@ func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	}
 	switch {
 	case runID != "":
-		t, err := d.findRun(r.Context(), c, runID, thread, r.Header.Get("Last-Event-ID"), formOf(r, ""))
+		t, err := d.findRun(r.Context(), c, runID, thread, r.Header.Get("Last-Event-ID"), variantOf(r, ""))
 		if err != nil {
 			return err
 		}
@@ -54,12 +54,12 @@ func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 
 // findRun finds a run by the id that a client gave it, or by the id of a turn. A client that joins a run may not say its thread; the
 // caller's sessions that were active last are searched then.
-func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, last string, f form) (*target, error) {
+func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, last string, f variant) (*target, error) {
 	f.tanstack = true
 	if last != "" {
 		return d.resumeAfter(ctx, c, thread, runID, last, f)
 	}
-	t := &target{caller: c, runID: runID, form: f}
+	t := &target{caller: c, runID: runID, variant: f}
 	if id, ok := chat.ParseID(chat.TurnPrefix, runID); ok {
 		sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
 		if err != nil {
@@ -176,7 +176,7 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 		return nil, err
 	}
 	if before == 0 {
-		if before, err = d.now(ctx, &target{caller: c, session: sess.ID, thread: thread, form: form{tanstack: true}}, out); err != nil {
+		if before, err = d.now(ctx, &target{caller: c, session: sess.ID, thread: thread, variant: variant{tanstack: true}}, out); err != nil {
 			return nil, err
 		}
 	}
@@ -220,7 +220,7 @@ func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq,
 		out.Active = &activeRun{enc.run.id}
 		return enc.run.seq, nil
 	}
-	if o := openOutcome(enc.prompts, enc.form, enc.last); len(o.Interrupts) > 0 {
+	if o := openOutcome(enc.prompts, enc.variant, enc.last); len(o.Interrupts) > 0 {
 		out.Interrupts = &pending{RunID: enc.last, Pending: o.Interrupts}
 	}
 	return chat.MaxSeq, nil
@@ -228,7 +228,7 @@ func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq,
 
 // folded is the encoder after all entries from the turn t.base that are stored now. each is called with the frames of each entry.
 func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*encoder, error) {
-	enc := newEncoder(t.form, t.thread)
+	enc := newEncoder(t.variant, t.thread)
 	if err := d.prime(ctx, t, enc); err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*e
 			return nil, err
 		}
 		for i := range batch.Entries {
-			s, err := stepOf(&batch.Entries[i])
+			s, err := entryOf(&batch.Entries[i])
 			if err != nil {
 				return nil, err
 			}

@@ -50,7 +50,7 @@ func (x *encoder) answered(e *chat.Event) {
 
 // openOutcome is the outcome of a run that ends with prompts. Calls of client tools are no interrupts: the client runs them and
 // sends the results.
-func openOutcome(prompts []*chat.Prompt, f form, runID string) *outcome {
+func openOutcome(prompts []*chat.Prompt, f variant, runID string) *outcome {
 	o := &outcome{Type: "interrupt"}
 	var pending []string
 	for _, p := range prompts {
@@ -74,7 +74,7 @@ func openOutcome(prompts []*chat.Prompt, f form, runID string) *outcome {
 }
 
 // interrupts are the questions of a prompt: one for each call of an approval request.
-func interrupts(p *chat.Prompt, f form, runID string) (out []interrupt) {
+func interrupts(p *chat.Prompt, f variant, runID string) (out []interrupt) {
 	base := interrupt{ID: p.RequestID, Subagent: p.Workstream}
 	if p.Deadline > 0 {
 		base.Expires = p.Deadline.Time().Format(time.RFC3339Nano)

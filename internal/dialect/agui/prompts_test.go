@@ -13,8 +13,8 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
-// entry is a resume entry.
-func entry(id, payload string) string {
+// answerEntry is a resume entry.
+func answerEntry(id, payload string) string {
 	if payload == "" {
 		return fmt.Sprintf(`{"interruptId":%q,"status":"cancelled"}`, id)
 	}
@@ -40,11 +40,11 @@ func TestPromptsAreInterrupts(t *testing.T) {
 		if asked.Outcome.Type != "interrupt" || len(asked.Outcome.Interrupts) != 1 || asked.Outcome.Interrupts[0].Reason != c.reason {
 			t.Fatalf("%s: %s", c.say, asked.json)
 		}
-		frames := s.run(resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, c.payload), "u1 "+c.say))
+		frames := s.run(resumed("th", "r2", answerEntry(asked.Outcome.Interrupts[0].ID, c.payload), "u1 "+c.say))
 		if frames[0].RunID != "r2" || said(frames) != c.want || last(frames).Outcome.Type != "success" {
 			t.Errorf("%s with %s: %q %s", c.say, c.payload, said(frames), last(frames).json)
 		}
-		again := s.run(resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, c.payload), "u1 "+c.say))
+		again := s.run(resumed("th", "r2", answerEntry(asked.Outcome.Interrupts[0].ID, c.payload), "u1 "+c.say))
 		wantFrames(t, c.say+" answered again", again, frames)
 		s.Close()
 	}
@@ -53,7 +53,7 @@ func TestPromptsAreInterrupts(t *testing.T) {
 func TestCancelledQuestionEndsTheTurn(t *testing.T) {
 	s := newTestServer(t, setup{})
 	asked := last(s.run(body("th", "r1", "u1 /ask text")))
-	frames := s.run(resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, "")))
+	frames := s.run(resumed("th", "r2", answerEntry(asked.Outcome.Interrupts[0].ID, "")))
 	if end := last(frames); end.Outcome == nil || end.Outcome.Type != "cancelled" {
 		t.Errorf("got %s", end.json)
 	}
@@ -68,11 +68,11 @@ func TestInterruptHasItsDeadline(t *testing.T) {
 	}
 	s.Until("th", chat.TurnCompleted{}.Type(), 1)
 	// After its deadline only a cancellation passes the client.
-	frames := s.run(resumed("th", "r2", entry(i.ID, "")))
+	frames := s.run(resumed("th", "r2", answerEntry(i.ID, "")))
 	if said(frames) != "No answer in time." {
 		t.Errorf("got %q", said(frames))
 	}
-	late := s.run(resumed("th", "r3", entry(i.ID, `{"value":"sms"}`)))
+	late := s.run(resumed("th", "r3", answerEntry(i.ID, `{"value":"sms"}`)))
 	if late[1].Type != "CUSTOM" || late[1].Name != "parley.answered" || !strings.Contains(string(late[1].Value), "expired") || said(late) != "No answer in time." {
 		t.Errorf("a late answer: %s", late[1].json)
 	}
@@ -97,7 +97,7 @@ func TestAnotherAnswerInTheSameMoment(t *testing.T) {
 	for _, first := range []string{"sms", "push"} {
 		s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return &elsewhere{sessions: all, text: first} }})
 		asked := last(s.run(body("th", "r1", "u1 /ask radio")))
-		frames := s.run(resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio"))
+		frames := s.run(resumed("th", "r2", answerEntry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio"))
 		if said(frames) != "You answered: "+first || last(frames).Outcome.Type != "success" {
 			t.Errorf("%s was first: %q %s", first, said(frames), last(frames).json)
 		}
@@ -127,7 +127,7 @@ func TestAnswerBetweenTheDeadlineAndItsEnd(t *testing.T) {
 	s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return late{all} }})
 	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
 	id := asked.Outcome.Interrupts[0].ID
-	res := s.open("/ag-ui/demo", resumed("th", "r2", entry(id, `{"value":"sms"}`), "u1 /ask radio"))
+	res := s.open("/ag-ui/demo", resumed("th", "r2", answerEntry(id, `{"value":"sms"}`), "u1 /ask radio"))
 	defer res.Close()
 	if _, err := s.Sessions.Answer(t.Context(), chat.Trusted, "th", id, chat.Answer{Values: []string{"push"}}); err != nil {
 		t.Fatal(err)
@@ -145,11 +145,11 @@ func TestAnswerGivenElsewhere(t *testing.T) {
 	if _, err := s.Sessions.Answer(t.Context(), chat.Trusted, "th", id, chat.Answer{Values: []string{"push"}}); err != nil {
 		t.Fatal(err)
 	}
-	same := s.run(resumed("th", "r2", entry(id, `{"value":"push"}`)))
+	same := s.run(resumed("th", "r2", answerEntry(id, `{"value":"push"}`)))
 	if types(same) != "RUN_STARTED TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END RUN_FINISHED" {
 		t.Errorf("the same answer: %s", types(same))
 	}
-	other := s.run(resumed("th", "r3", entry(id, `{"value":"sms"}`)))
+	other := s.run(resumed("th", "r3", answerEntry(id, `{"value":"sms"}`)))
 	if other[1].Name != "parley.answered" || said(other) != "You answered: push" {
 		t.Errorf("another answer: %s %q", other[1].json, said(other))
 	}
@@ -181,12 +181,12 @@ func TestInvalidAnswerLeavesThePromptOpen(t *testing.T) {
 	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
 	id := asked.Outcome.Interrupts[0].ID
 	before := len(s.Events("th"))
-	s.refused(400, "/ag-ui/demo", resumed("th", "r2", entry(id, `{"value":"pigeon"}`)))
-	s.refused(400, "/ag-ui/demo", resumed("th", "r2", entry("p-forged", `{"approved":true}`)))
+	s.refused(400, "/ag-ui/demo", resumed("th", "r2", answerEntry(id, `{"value":"pigeon"}`)))
+	s.refused(400, "/ag-ui/demo", resumed("th", "r2", answerEntry("p-forged", `{"approved":true}`)))
 	if len(s.Events("th")) != before {
 		t.Error("something was written")
 	}
-	if frames := s.run(resumed("th", "r3", entry(id, `{"value":"sms"}`))); said(frames) != "You answered: sms" {
+	if frames := s.run(resumed("th", "r3", answerEntry(id, `{"value":"sms"}`))); said(frames) != "You answered: sms" {
 		t.Errorf("got %q", said(frames))
 	}
 }
@@ -220,11 +220,11 @@ func TestEachCallOfAnApprovalIsAnInterrupt(t *testing.T) {
 		t.Fatalf("got %s", asked.json)
 	}
 	yes, no := asked.Outcome.Interrupts[0], asked.Outcome.Interrupts[1]
-	half := s.run(resumed("th", "r2", entry(yes.ID, `{"approved":true}`)))
+	half := s.run(resumed("th", "r2", answerEntry(yes.ID, `{"approved":true}`)))
 	if end := last(half); end.Outcome.Type != "interrupt" || len(end.Outcome.Interrupts) != 2 {
 		t.Errorf("half of the answers: %s", end.json)
 	}
-	frames := s.run(resumed("th", "r3", entry(yes.ID, `{"approved":true}`)+","+entry(no.ID, `{"approved":false}`)))
+	frames := s.run(resumed("th", "r3", answerEntry(yes.ID, `{"approved":true}`)+","+answerEntry(no.ID, `{"approved":false}`)))
 	if said(frames) != "one gave {}\ndeploy gave {}\nrm was not allowed" {
 		t.Errorf("got %q", said(frames))
 	}
@@ -268,7 +268,7 @@ func TestToolMessageForAnApprovalIsNoResult(t *testing.T) {
 	asked := last(s.run(body("th", "r1", "u1 /approve deploy {}")))
 	i := asked.Outcome.Interrupts[0]
 	message := fmt.Sprintf(`{"id":"t1","role":"tool","toolCallId":%q,"content":"{\"approved\":true}"}`, i.ToolCallID)
-	frames := s.run(resumed("th", "r2", entry(i.ID, `{"approved":true}`), "u1 /approve deploy {}", message))
+	frames := s.run(resumed("th", "r2", answerEntry(i.ID, `{"approved":true}`), "u1 /approve deploy {}", message))
 	if said(frames) != "deploy gave {}" {
 		t.Errorf("got %q", said(frames))
 	}
@@ -313,7 +313,7 @@ func TestWorkstreamAsks(t *testing.T) {
 	if end.Outcome.Type != "interrupt" || end.Outcome.Interrupts[0].SubagentRunID != "w1" || !strings.Contains(types(frames), "SUBAGENT_STARTED") || frames[len(frames)-2].Type != "SUBAGENT_FINISHED" {
 		t.Fatalf("%s: %s", types(frames), end.json)
 	}
-	frames = s.stream("/ag-ui/parent", resumed("th", "r2", entry(end.Outcome.Interrupts[0].ID, `{"value":"tea"}`)))
+	frames = s.stream("/ag-ui/parent", resumed("th", "r2", answerEntry(end.Outcome.Interrupts[0].ID, `{"value":"tea"}`)))
 	if got := said(frames); got != "I take teaDone." || last(frames).Outcome.Type != "success" {
 		t.Errorf("%s: %q", types(frames), got)
 	}
@@ -330,7 +330,7 @@ func TestWorkstreamAsks(t *testing.T) {
 func TestMessageWithAnAnswerIsAnsweredAfterIt(t *testing.T) {
 	s := newTestServer(t, setup{})
 	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
-	b := resumed("th", "r2", entry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio", "u2 and more")
+	b := resumed("th", "r2", answerEntry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio", "u2 and more")
 	frames := s.run(b)
 	if got := said(frames); got != "You answered: smsYou said: and more" {
 		t.Errorf("got %q", got)
@@ -350,7 +350,7 @@ func TestPagesAnswerAtOnce(t *testing.T) {
 	for i := range texts {
 		pages.Go(func() {
 			value := []string{"sms", "push"}[i%2]
-			code, text, _ := s.Call("POST", "/ag-ui/demo", resumed("th", fmt.Sprint("page-", i), entry(id, `{"value":"`+value+`"}`)))
+			code, text, _ := s.Call("POST", "/ag-ui/demo", resumed("th", fmt.Sprint("page-", i), answerEntry(id, `{"value":"`+value+`"}`)))
 			if code != 200 {
 				text = fmt.Sprint(code, " ", text)
 			}

@@ -13,12 +13,12 @@ import (
 
 // randomLog is a session with events of all types in random order, most of them as a real session has them.
 type randomLog struct {
-	rng    *rand.Rand
-	seq    chat.Seq
-	at     chat.At
-	turn   chat.TurnID
-	blocks map[string]int // bytes by line and block
-	steps  []step
+	rng     *rand.Rand
+	seq     chat.Seq
+	at      chat.At
+	turn    chat.TurnID
+	blocks  map[string]int // bytes by line and block
+	entries []entry
 }
 
 func (l *randomLog) add(line string, body chat.Body) chat.Seq {
@@ -29,7 +29,7 @@ func (l *randomLog) add(line string, body chat.Body) chat.Seq {
 	id := chat.EventID(fmt.Sprintf("e-%d", l.seq))
 	e := &chat.Event{Session: "s", Seq: l.seq, At: l.at, Type: body.Type(), ID: id, Turn: l.turn, Workstream: line, Payload: d.Payload, Body: body,
 		Actor: chat.Actor{Kind: chat.Agent, ID: "a"}}
-	l.steps = append(l.steps, step{at: l.at, event: e})
+	l.entries = append(l.entries, entry{at: l.at, event: e})
 	return l.seq
 }
 
@@ -55,7 +55,7 @@ func (l *randomLog) once() {
 		l.at += chat.AtStep
 		p := &chat.Preview{Block: chat.BlockID(block), Offset: l.blocks[key], Text: text, End: l.blocks[key] + len(text), Kind: kind, Workstream: line}
 		l.blocks[key] += len(text)
-		l.steps = append(l.steps, step{at: l.at, piece: p})
+		l.entries = append(l.entries, entry{at: l.at, piece: p})
 	case 5, 6:
 		delete(l.blocks, line+"/"+block)
 		l.add(line, chat.AgentText{Block: chat.BlockID(block), Text: l.pick("", "word word word wörd wörd", "x")})
@@ -113,7 +113,7 @@ func (l *randomLog) once() {
 	case 27:
 		if l.rng.IntN(3) == 0 {
 			l.add("", chat.AgentText{Text: "from the page"})
-			l.steps[len(l.steps)-1].event.Via = via
+			l.entries[len(l.entries)-1].event.Via = via
 		}
 		seq := l.add("", chat.UserMessage{Text: "and this"})
 		l.add("", chat.TurnInput{Sequences: []chat.Seq{seq, 99999}})
@@ -136,10 +136,10 @@ func (l *randomLog) once() {
 }
 
 // framesOf encodes a log.
-func framesOf(steps []step, f form, whole bool) (out []frame) {
+func framesOf(entries []entry, f variant, whole bool) (out []frame) {
 	x := newEncoder(f, "thread")
 	x.whole = whole
-	for _, s := range steps {
+	for _, s := range entries {
 		out = append(out, x.take(s)...)
 	}
 	return out
@@ -165,8 +165,8 @@ func TestAnyLogGivesValidRuns(t *testing.T) {
 		for range 20 + l.rng.IntN(200) {
 			l.once()
 		}
-		for _, f := range []form{{v1: true}, {}, {tanstack: true}} {
-			frames := framesOf(l.steps, f, seed%2 == 0)
+		for _, f := range []variant{{v1: true}, {}, {tanstack: true}} {
+			frames := framesOf(l.entries, f, seed%2 == 0)
 			var raw []json.RawMessage
 			for _, one := range frames {
 				raw = append(raw, one.data)

@@ -164,7 +164,7 @@ func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, age
 	if agent, err = d.agentName(c, agent); err != nil {
 		return err
 	}
-	f := formOf(r, in.Version)
+	f := variantOf(r, in.Version)
 	var t *target
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		t, err = d.resumeAfter(r.Context(), c, in.ThreadID, in.RunID, last, f)
@@ -186,7 +186,7 @@ func (d *Dialect) connect(w http.ResponseWriter, r *http.Request, c chat.Caller,
 	if _, err = d.agentName(c, agent); err != nil {
 		return err
 	}
-	t := &target{caller: c, thread: in.ThreadID, form: formOf(r, in.Version), whole: true}
+	t := &target{caller: c, thread: in.ThreadID, variant: variantOf(r, in.Version), whole: true}
 	sess, err := d.find(r.Context(), c, in.ThreadID)
 	switch {
 	case err == nil:

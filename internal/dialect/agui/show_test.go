@@ -62,7 +62,7 @@ func TestActivityThatChangesALittleIsADelta(t *testing.T) {
 	l.add("", state(`{"title":"A long title that stays","n":2}`))
 	l.add("", state(`{"n":2}`))
 	var got []string
-	for _, f := range framesOf(l.steps, form{v1: true}, false) {
+	for _, f := range framesOf(l.entries, variant{v1: true}, false) {
 		var e struct {
 			Type         string
 			Patch, Delta json.RawMessage

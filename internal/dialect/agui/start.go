@@ -10,8 +10,8 @@ import (
 )
 
 // start does what a request for a run asks for: it stores the newest message, or answers prompts. It returns the run to show.
-func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f form) (*target, error) {
-	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, form: f}
+func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f variant) (*target, error) {
+	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, variant: f}
 	user, results := in.news()
 	defer d.gates.Lock(c.In() + " " + c.Actor.Key() + " " + in.ThreadID)()
 	sess, err := d.findBranch(ctx, c, in)

@@ -170,10 +170,10 @@ func TestThreadsOfOthersStayTheirs(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
-	s.refused(404, "/ag-ui/demo", resumed("asked", "r", entry(prompt, `{"value":"sms"}`)))
+	s.refused(404, "/ag-ui/demo", resumed("asked", "r", answerEntry(prompt, `{"value":"sms"}`)))
 	s.refused(404, "/ag-ui/demo", body("hers", "ra"), "Last-Event-ID", frames[0].id)
 	s.run(body("asked", "rc", "u1 /ask radio")) // bob's own thread of that name
-	s.refused(400, "/ag-ui/demo", resumed("asked", "rd", entry(prompt, `{"value":"sms"}`)))
+	s.refused(400, "/ag-ui/demo", resumed("asked", "rd", answerEntry(prompt, `{"value":"sms"}`)))
 	s.run(body("hers", "re", "u1 edited"))
 	for _, query := range []string{"runId=ra", "runId=rb", "runId=" + frames[0].RunID + "&threadId=hers"} {
 		if code, text, _ := s.Call("GET", "/ag-ui/demo?"+query, "", s.header(nil)...); code != 404 {

@@ -19,11 +19,11 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &target{caller: chat.Trusted, session: e.Session, thread: threadOf(&sess), form: form{v1: true}}
+	t := &target{caller: chat.Trusted, session: e.Session, thread: threadOf(&sess), variant: variant{v1: true}}
 	if t.base, err = d.turnAt(ctx, t.caller, t.session, e.Seq); err != nil || t.base == nil {
 		return frames, err
 	}
-	enc := newEncoder(t.form, t.thread)
+	enc := newEncoder(t.variant, t.thread)
 	if err := d.prime(ctx, t, enc); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		made := enc.take(step{at: one.At, event: &one})
+		made := enc.take(entry{at: one.At, event: &one})
 		if one.Seq < e.Seq {
 			continue
 		}
