@@ -34,8 +34,6 @@ type Log struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 
-	watchdog *watchdog
-
 	persist time.Duration // how long the leader must say that a frame is missing, or that the log is shorter
 	pending int           // republished messages that wait for a reader
 
@@ -70,7 +68,7 @@ func Open(ctx context.Context, conn *nats.Conn, opt Options) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{opt: opt, log: opt.Logger.With("part", "log"), conn: conn, js: js, watchdog: newWatchdog(opt.Partitions), persist: 30 * time.Second, pending: 16 << 10, readers: map[*reader]bool{}}
+	l := &Log{opt: opt, log: opt.Logger.With("part", "log"), conn: conn, js: js, persist: 30 * time.Second, pending: 16 << 10, readers: map[*reader]bool{}}
 	for p := range opt.Partitions {
 		if err := l.create(ctx, p); err != nil {
 			return nil, err
@@ -173,36 +171,24 @@ func (l *Log) Append(ctx context.Context, part int, frame []byte) error {
 		defer cancel()
 	}
 	m, err := l.conn.RequestWithContext(ctx, l.subject(part), frame)
-	if !errors.Is(err, context.Canceled) && l.watchdog.appended(part, err == nil) {
-		go l.revive(part)
-	}
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
 	}
-	pos, err := position(m.Data, l.Stream(part))
-	if err != nil {
-		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
-	}
-	l.acknowledged(part, pos)
-	return nil
-}
-
-// position returns where a frame was stored, from the answer of JetStream.
-func position(answer []byte, stream string) (cluster.Pos, error) {
 	var ack struct {
 		Stream string        `json:"stream"`
 		Seq    uint64        `json:"seq"`
 		Error  *jsErrorReply `json:"error"`
 	}
-	switch err := json.Unmarshal(answer, &ack); {
+	switch err := json.Unmarshal(m.Data, &ack); {
 	case err != nil:
-		return 0, err
+		return fmt.Errorf("append to %s: %w", l.Stream(part), err)
 	case ack.Error != nil:
-		return 0, fmt.Errorf("%s (%d)", ack.Error.Description, ack.Error.Code)
-	case ack.Stream != stream || ack.Seq == 0:
-		return 0, fmt.Errorf("unexpected answer %q", answer)
+		return fmt.Errorf("append to %s: %s (%d)", l.Stream(part), ack.Error.Description, ack.Error.Code)
+	case ack.Stream != l.Stream(part) || ack.Seq == 0:
+		return fmt.Errorf("append to %s: unexpected answer %q", l.Stream(part), m.Data)
 	}
-	return cluster.Pos(ack.Seq), nil
+	l.acknowledged(part, cluster.Pos(ack.Seq))
+	return nil
 }
 
 type jsErrorReply struct {
