@@ -28,7 +28,6 @@ type Session struct {
 	Agent       string          `json:"agent"`
 	Agents      []string        `json:"agents,omitempty"` // others, that answer in its workstreams
 	Title       string          `json:"title,omitempty"`
-	Heading     string          `json:"heading,omitempty"` // made from the first message when there is no title; see [HeadingOf]
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
 	Summary     string          `json:"summary,omitempty"`
 	Policy      Policy          `json:"policy"`

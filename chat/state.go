@@ -184,7 +184,7 @@ func (s *State) Busy() bool {
 // Apply folds one event into the state. Events come in order. It reports
 // whether the session's record changed beyond its last event.
 func (s *State) Apply(e *Event) (changed bool) {
-	was, headed := s.Session.Status, false
+	was := s.Session.Status
 	s.Last, s.LastAt = e.Seq, e.At
 	if e.Turn != "" && e.Actor.Kind == Agent {
 		if t, _ := s.TurnOf(e.Turn); t != nil {
@@ -207,7 +207,6 @@ func (s *State) Apply(e *Event) (changed bool) {
 		if e.Workstream == "" {
 			s.Ended = nil
 		}
-		headed = s.head(b)
 		s.addMessage(e)
 	case UserMessageWithdrawn:
 		for _, l := range s.Lines {
@@ -305,16 +304,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 			return true
 		}
 	}
-	return s.updateStatus() || headed || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
-}
-
-// head gives a session without a title its heading. It reports whether it did.
-func (s *State) head(b UserMessage) bool {
-	if s.Session.Title != "" || s.Session.Heading != "" {
-		return false
-	}
-	s.Session.Heading = HeadingOf(b.Text)
-	return s.Session.Heading != ""
+	return s.updateStatus() || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
 }
 
 func (s *State) begin(e *Event, b SessionStarted) {

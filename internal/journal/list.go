@@ -283,7 +283,7 @@ func matcher(f *chat.Filter) func(*chat.Session) bool {
 		if len(words) == 0 {
 			return true
 		}
-		text := strings.ToLower(rec.Title + "\n" + rec.Heading + "\n" + rec.Summary + "\n" + string(rec.ID))
+		text := strings.ToLower(rec.Title + "\n" + rec.Summary + "\n" + string(rec.ID))
 		for _, w := range words {
 			if !strings.Contains(text, w) {
 				return false

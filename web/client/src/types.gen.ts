@@ -575,8 +575,6 @@ export interface Session {
   /** others, that answer in its workstreams */
   agents?: string[];
   title?: string;
-  /** made from the first message when there is no title; see [HeadingOf] */
-  heading?: string;
   metadata?: unknown;
   summary?: string;
   policy: Policy;

@@ -15,7 +15,7 @@ describe("messages", () => {
     await page.getByRole("button", { name: "/stream 200 40" }).click();
     await page.waitForURL(/\/s\//);
     await feed(page).getByText("tok1", { exact: false }).first().waitFor();
-    await until(page, async () => /^\/stream · /.test(await page.title()), "the title");
+    await until(page, async () => /stream 200 40/.test(await page.title()), "the title");
     assert.deepEqual(faults, []);
     await context.close();
   });

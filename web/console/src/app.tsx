@@ -97,11 +97,10 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const others = sessions.list?.reduce((n, s) => (s.session_id === route.session ? n : n + s.open_prompts), 0) ?? 0;
   const waiting = asked.length + others;
   const current = sessions.list?.find((s) => s.session_id === route.session);
-  const named = current?.title || current?.heading;
   useEffect(() => {
-    const title = named || (route.session ? words.conversation : words.newConversation);
+    const title = current?.title || (route.session ? words.conversation : words.newConversation);
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${words.brand}`;
-  }, [waiting, named, route.session, words]);
+  }, [waiting, current?.title, route.session, words]);
 
   const { refresh } = sessions;
   const onPrompt = useCallback(
@@ -263,7 +262,6 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           onPrompt={onPrompt}
           onStatus={onStatus}
           onError={onError}
-          {...(named ? { title: named } : {})}
           hideHeader={!route.session}
           slots={{
             missing: (

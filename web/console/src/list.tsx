@@ -40,7 +40,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; q:
 });
 
 function Group(p: { title: string; sessions: Session[]; wait?: boolean; current: string | undefined; go: (id: string) => void }) {
-  const { texts, words } = useLanguage();
+  const { texts } = useLanguage();
   if (p.sessions.length === 0) return null;
   return (
     <section>
@@ -59,7 +59,7 @@ function Group(p: { title: string; sessions: Session[]; wait?: boolean; current:
               }}
             >
               <span className="co-title" dir="auto">
-                {s.title || s.heading || words.newConversation}
+                {s.title || s.session_id}
               </span>
               <span className="co-about">
                 <Status session={s} /> · {texts.ago(s.updated_at)}

@@ -40,7 +40,7 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
           <button
             type="button"
             onClick={() => {
-              flushSync(() => setTitle(session.title || session.heading || ""));
+              flushSync(() => setTitle(session.title ?? ""));
               rename.current?.showModal();
               field.current?.select();
             }}

@@ -1,5 +1,4 @@
-export { Conversation } from "./conversation/conversation.js";
-export { titleOf } from "./conversation/title.js";
+export { Conversation, titleOf } from "./conversation/conversation.js";
 export type { ConversationHandle, ConversationProps, Starter } from "./conversation/props.js";
 export type { Mode, Renderers } from "./shared/context.js";
 export type { PanelName } from "./conversation/panel.js";

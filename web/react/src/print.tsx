@@ -51,7 +51,7 @@ function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintVi
     <SharedProvider value={shared}>
       <header className="pl-print-head">
         <div className="pl-grow">
-          <h1>{record?.title || record?.heading || texts.transcript}</h1>
+          <h1>{record?.title ?? store.id}</h1>
           <p className="pl-muted">{[record?.agent, texts.moment(record?.created_at), store.id].filter(Boolean).join(" · ")}</p>
         </div>
         {shown && (

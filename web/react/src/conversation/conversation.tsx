@@ -8,7 +8,6 @@ import { Composer, type ComposerHandle } from "./composer.js";
 import type { ConversationHandle, ConversationProps } from "./props.js";
 import { SessionView, type Inner } from "./sessionview.js";
 import { Empty } from "./start.js";
-import { titleOf } from "./title.js";
 
 /** A conversation with an agent: entries, prompts, composer, plan, work, files, raw events. */
 export const Conversation = forwardRef<ConversationHandle, ConversationProps>(function Conversation(p, ref) {
@@ -138,3 +137,8 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
 
 const nothing: Part[] = [];
 const defaultUploads: UploadRules = { maxFiles: 5, maxBytes: 100_000_000 };
+
+export const titleOf = (text: string): string => {
+  const line = text.trim().split("\n", 1)[0] ?? "";
+  return line.length > 60 ? `${line.slice(0, 59)}…` : line;
+};

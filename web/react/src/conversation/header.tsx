@@ -9,11 +9,10 @@ import { TokenMeter } from "./tokens.js";
 export function Header({ props: p, searching, setSearching }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void }) {
   const { store, texts } = useShared();
   const record = useRecord(store);
-  const name = record?.title || record?.heading || texts.transcript;
   return (
     <header className="pl-header">
       {p.slots?.headerStart}
-      <h2 title={name}>{p.title ?? name}</h2>
+      <h2 title={record?.title ?? store.id}>{p.title ?? record?.title ?? store.id}</h2>
       <StatusDot />
       <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />
       <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
