@@ -152,6 +152,7 @@ describe("accessibility", () => {
 
   test("[35] a countdown is announced at its start, at sixty and twenty seconds, and at its end", () =>
     inSession(async (page, id) => {
+      await page.locator("[role=alert]").last().waitFor({ state: "attached" });
       await page.evaluate(() => {
         window.alerts = [];
         const box = [...document.querySelectorAll("[role=alert]")].at(-1);
