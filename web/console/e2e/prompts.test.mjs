@@ -364,6 +364,7 @@ describe("around the conversation", () => {
 
   test("[35] a screen reader announces starts and ends, not tokens", () =>
     inSession(async (page) => {
+      await page.locator("[role=log]").last().waitFor({ state: "attached" });
       await page.evaluate(() => {
         window.announced = [];
         new MutationObserver((list) => list.forEach((m) => m.addedNodes.forEach((x) => window.announced.push(x.textContent)))).observe(document.querySelector("[role=log]"), { childList: true });
