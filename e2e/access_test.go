@@ -148,8 +148,8 @@ func sessionRoutes(t *testing.T, p *process) (routes []call) {
 	return routes
 }
 
-// TestOtherUsersGetNotFound: every route of a session answers a user who is not a member,
-// in the same workspace or another, as if the session did not exist.
+// TestOtherUsersGetNotFound: for users that are not members, of the same workspace or of another,
+// every route of a session gives the answer for a session that does not exist.
 func TestOtherUsersGetNotFound(t *testing.T) {
 	p := serveWithTokens(t)
 	for _, c := range sessionRoutes(t, p) {

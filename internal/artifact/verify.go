@@ -36,7 +36,7 @@ func (l *Local) Walk(ctx context.Context, visit func(Entry) error) error {
 			return nil
 		}
 		f, info, err := l.openLocked(file)
-		if err != nil || info == nil { // nil: deleted a moment ago
+		if err != nil || info == nil { // nil: deleted since the folder was listed
 			return err
 		}
 		defer f.Close()

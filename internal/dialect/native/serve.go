@@ -70,7 +70,7 @@ type Options struct {
 	Workers  workers
 	Agents   func(workspace string) any                                     // answer of GET agents
 	Builtin  func(name string) bool                                         // whether an agent runs in this process
-	Caller   func(*http.Request) (chat.Caller, error)                       // who is asking
+	Caller   func(*http.Request) (chat.Caller, error)                       // authenticates a request
 	Allow    func(c chat.Caller, requests int) error                        // counts frames as requests; nil means no limit
 	Conns    *wire.Conns                                                    // open streams and sockets
 	Backup   func(ctx context.Context, w io.Writer) error                   // writes a tar of everything

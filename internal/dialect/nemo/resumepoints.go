@@ -255,8 +255,8 @@ func (r *resumePoints) closeStale(key string, s *socket) {
 	wait.Wait()
 }
 
-// lostConversation is the client's name of a conversation that its connection lost a moment ago, and that it has not
-// returned to; "" when there is none.
+// lostConversation is the client's name of a conversation whose connection broke within its window (mayReturn), and that it
+// has not returned to; "" when there is none.
 func (r *resumePoints) lostConversation(key string, sess chat.Session) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -267,7 +267,7 @@ func (s *socket) closeReplaced(timeout time.Duration) {
 }
 
 // resumeRequested follows the conversation that the address names. AI-Q's client names none: the conversations that it
-// lost a moment ago are followed again.
+// lost within the last minute are followed again.
 func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	switch {
 	case s.requested != "":
