@@ -69,6 +69,7 @@ export class SessionStore {
   #transcript: Transcript | undefined;
   #order: readonly string[] = nothing;
   #pending = new Map<string, PendingItem>();
+  #stored = new Set<unknown>(); // client ids of the messages in the snapshot
   #connection: Connection = { state: "connecting", since: Date.now(), attempt: 0 };
   #older: Older = { more: false, loading: false };
   #before = 0;
@@ -222,7 +223,8 @@ export class SessionStore {
         this.#older = { more: snap.more, loading: false };
         this.#cursor = snap.cursor;
         this.#caller = snap.caller;
-        this.#stale.items = true;
+        this.#stored = new Set(snap.items.map((it) => it.kind === "message" && it.message.client_id));
+        this.#stale.items = this.#stale.pending = true;
         this.#follow();
         this.#flush("older", "state", "order");
         return;
@@ -319,7 +321,7 @@ export class SessionStore {
   #readPending(changed?: Set<string>): boolean {
     const now = new Map<string, PendingItem>();
     for (const s of this.#client.outbox.entries(this.id)) {
-      if (s.draft?.type !== "user.message") continue;
+      if (s.draft?.type !== "user.message" || this.#stored.has(s.client_id)) continue;
       const id = `pending-${s.client_id}`;
       const old = this.#pending.get(id);
       if (old && old.pending.status === s.status && old.pending.error?.message === s.error?.message) {

@@ -17,14 +17,16 @@ const empty = (last = 0): Snapshot => ({
   items: [], more: false, open: [], cursor: String(last), server_now: "2026-01-01T00:00:00.000000Z",
 });
 
-/** A client of a fake server; post answers the requests. */
-function setup(post: (draft: { client_id: string; type: string; payload: unknown }) => Promise<Response>) {
+/** A client of a fake server; post answers the requests, and fill completes the snapshot. */
+function setup(post: (draft: { client_id: string; type: string; payload: unknown }) => Promise<Response>, fill: (snap: Snapshot) => void = () => {}) {
+  const snap = empty();
+  fill(snap);
   const server = new FakeServer();
   const client = new ParleyClient({
     url: "http://fake",
     WebSocket: server.Socket,
     fetch: (input, init) =>
-      init?.method === "POST" ? post(JSON.parse(String(init.body)) as never) : Promise.resolve(Response.json(String(input).includes("snapshot") ? empty() : {})),
+      init?.method === "POST" ? post(JSON.parse(String(init.body)) as never) : Promise.resolve(Response.json(String(input).includes("snapshot") ? snap : {})),
   });
   return { server, client };
 }
@@ -57,6 +59,27 @@ test("an optimistic message is replaced in one step, whether the answer or the e
     expect(client.outbox.entries("s")).toEqual([]);
     store.close();
   }
+});
+
+test("a message that the snapshot contains is not shown as pending beside it", async () => {
+  let answer: (r: Response) => void = () => {};
+  const { server, client } = setup(() => new Promise((resolve) => (answer = resolve)), (snap) => {
+    snap.items = [{ id: "i1", kind: "message", at: snap.session.created_at, seq: 1, message: { text: "hello", client_id: "c1", state: "sent" } }];
+    snap.session.last = 1;
+    snap.cursor = "1";
+  });
+  server.event("user.message", { text: "hello" }, { client_id: "c1" });
+  const said = client.say("s", "hello", { client_id: "c1" });
+  const store = openSession(client, "s");
+  expect(store.getOrder()).toEqual(["pending-c1"]); // until the snapshot has been read
+  await settle();
+  expect(store.getOrder()).toEqual(["i1"]);
+  answer(Response.json({ events: [{ session_id: "s", sequence: 1, client_id: "c1" } as Event] }));
+  await said;
+  await settle();
+  expect(store.getOrder()).toEqual(["i1"]);
+  expect(client.outbox.entries("s")).toEqual([]);
+  store.close();
 });
 
 test("listeners are called once per frame, and only for changes", async () => {
