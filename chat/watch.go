@@ -76,3 +76,12 @@ type Sink interface {
 	// Done is called once, after the last call of Take.
 	Done()
 }
+
+// TrySink is a Sink that can take a batch without waiting. The hub then needs no
+// goroutine for a reader that keeps up.
+type TrySink interface {
+	Sink
+	// TryTake is Take for a batch of events and pieces. If it would have to wait, or
+	// the watch ends, it takes nothing and returns false, and Take gets the batch.
+	TryTake(b Batch) bool
+}

@@ -62,7 +62,10 @@
 //
 // The hub has no permanent goroutines. A watch runs in the goroutine that ranges over
 // it; a followed reader has a goroutine only while there is something to write, and a
-// second longer. Publish wakes the readers that wait, without waiting for them. The
+// second longer. In a session with few readers Publish itself gives the batch to a
+// followed reader whose sink takes it without waiting (chat.TrySink); such a reader has
+// a goroutine only while it is behind. Publish wakes the other readers that wait,
+// without waiting for them. The
 // readers of a session with many readers are woken in intervals while much is
 // published, by a timer (see pace.go). There are two kinds of lock: Hub.mu over the
 // table of sessions, and one per session. Hub.mu is taken first when both are needed.

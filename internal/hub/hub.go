@@ -84,7 +84,8 @@ func (h *Hub) Publish(id chat.SessionID, entries []Entry) {
 	}
 	h.count.published.Add(uint64(len(entries)))
 	t.publish(h, entries)
-	list, unused := t.due(), t.unused()
+	var few [fewReaders]*reader
+	list, unused := t.due(few[:0]), t.unused()
 	t.mu.Unlock()
 	wake(list)
 	if unused {
@@ -139,7 +140,7 @@ func (h *Hub) Drop(id chat.SessionID, err error) {
 	t.mu.Lock()
 	h.remove(t)
 	t.ended, t.open = err, nil
-	list := t.unpark()
+	list := t.unpark(nil)
 	t.mu.Unlock()
 	h.mu.Unlock()
 	wake(list)
@@ -160,7 +161,7 @@ func (h *Hub) Close(cause error) {
 	for _, t := range h.topics {
 		t.mu.Lock()
 		t.ended = h.closed
-		list := t.unpark()
+		list := t.unpark(nil)
 		t.mu.Unlock()
 		wake(list)
 	}

@@ -28,11 +28,11 @@ type pace struct {
 	armed   bool
 }
 
-// due returns the readers to be woken now. During a pause it returns none and a timer
+// due appends the readers to be woken now. During a pause it returns none and a timer
 // wakes them. The caller holds t.mu.
-func (t *topic) due() []*reader {
+func (t *topic) due(list []*reader) []*reader {
 	if len(t.rs) < paceFrom {
-		return t.unpark()
+		return t.unpark(list)
 	}
 	p, now := &t.pace, time.Now()
 	wait := p.rest.Sub(now)
@@ -52,7 +52,7 @@ func (t *topic) due() []*reader {
 
 // serve begins a wake-up. The caller holds t.mu.
 func (t *topic) serve(now time.Time) []*reader {
-	list := t.unpark()
+	list := t.unpark(nil)
 	if len(list) == 0 {
 		return nil // all are writing, and look for new entries afterwards
 	}

@@ -81,6 +81,9 @@ func (r *reader) next(ctx context.Context) (_ Batch, waits bool, _ error) {
 // wait waits to be woken. After r.idle it offers an empty batch, or detaches the
 // reader from its goroutine.
 func (r *reader) wait(ctx context.Context) error {
+	if r.servedByPublisher() {
+		return r.detach()
+	}
 	var over <-chan time.Time
 	if r.idle > 0 {
 		if r.timer == nil {

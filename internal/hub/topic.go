@@ -165,25 +165,38 @@ func (t *topic) trim(h *Hub) {
 // minTrim is the length of the live ring below which nothing is dropped.
 const minTrim = 32
 
-// unpark returns the readers that wait. The caller wakes them after it has released
-// the lock.
-func (t *topic) unpark() []*reader {
-	list := t.parked
-	for _, r := range list {
+// unpark appends the readers that wait to list. The caller wakes them after it has
+// released the lock.
+func (t *topic) unpark(list []*reader) []*reader {
+	list = append(list, t.parked...)
+	for _, r := range t.parked {
 		r.parked = -1
 		if f := r.follower; f != nil && f.detached {
 			f.detached, f.needsGoroutine = false, true
 		}
 	}
-	t.parked = make([]*reader, 0, len(list))
+	clear(t.parked)
+	t.parked = t.parked[:0]
 	return list
 }
+
+// fewReaders is how many readers a publisher serves in its own goroutine. One reader
+// is the usual case; with many, their writes should use several processors.
+const fewReaders = 4
 
 func wake(list []*reader) {
 	for _, r := range list {
 		if f := r.follower; f != nil && f.needsGoroutine {
 			f.needsGoroutine = false
-			go r.serve(nil)
+			err := errNeedsGoroutine
+			if len(list) <= fewReaders {
+				err = r.tryServe()
+			}
+			if err == errNeedsGoroutine {
+				go r.serve(nil)
+			} else if err != nil {
+				go r.serve(err)
+			}
 			continue
 		}
 		select {

@@ -117,6 +117,12 @@ type watcher struct {
 	chat.Sink        // of Follow; nil for Watch
 }
 
+// TryTake implements [chat.TrySink] for a sink that does.
+func (g *watcher) TryTake(b chat.Batch) bool {
+	sink, ok := g.Sink.(chat.TrySink)
+	return ok && sink.TryTake(b)
+}
+
 // Done releases the sequencer.
 func (g *watcher) Done() {
 	g.order.release()

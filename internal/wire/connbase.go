@@ -31,6 +31,7 @@ type connBase struct {
 	wmu    sync.Mutex
 	renew  int64 // when the write deadline must be moved again, in nanoseconds since start
 	closed bool
+	try    *tryWriter // made by the first attempt to write without waiting
 }
 
 // start is the zero of connBase.renew; a monotonic difference costs 8 bytes, a Time 24.

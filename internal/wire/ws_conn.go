@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,28 @@ func (c *Conn) Write(ctx context.Context, frames []byte) error {
 	return c.send(ctx, frames)
 }
 
+// TryWrite is Write for frames that the kernel takes without waiting for the peer. It
+// returns false if it takes none of them: then Write sends them, or fails. When the
+// kernel takes a part, a goroutine sends the rest.
+func (c *Conn) TryWrite(ctx context.Context, frames []byte) bool {
+	if !c.wmu.TryLock() {
+		return false
+	}
+	defer c.wmu.Unlock()
+	if c.try == nil {
+		c.try = newTryWriter(c.conn)
+	}
+	if c.try.raw == nil || c.try.rest != nil || c.closed || c.closeSent || ctx.Err() != nil || c.extend(ctx) != nil {
+		return false
+	}
+	n := c.try.send(frames)
+	if n > 0 && n < len(frames) {
+		c.try.rest = bytes.Clone(frames[n:])
+		go func() { _ = c.Write(context.WithoutCancel(ctx), nil) }() // a failure ends the connection
+	}
+	return n > 0
+}
+
 // WriteText sends one message to this reader only.
 func (c *Conn) WriteText(ctx context.Context, payload []byte) error {
 	buf := getBuffer()
@@ -112,7 +135,11 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 		return ErrClosed
 	}
 	err := c.extend(ctx)
-	if err == nil {
+	if err == nil && c.try != nil && c.try.rest != nil {
+		_, err = c.conn.Write(c.try.rest)
+		c.try.rest = nil
+	}
+	if err == nil && len(b) > 0 {
 		_, err = c.conn.Write(b)
 	}
 	if err == nil {

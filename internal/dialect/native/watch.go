@@ -99,6 +99,11 @@ func (w *watching) Take(b chat.Batch, err error) bool {
 	return true
 }
 
+// TryTake writes a batch if the connection takes it without waiting.
+func (w *watching) TryTake(b chat.Batch) bool {
+	return w.begun && len(b.Bytes) > 0 && w.s.conn.TryWrite(w.ctx, b.Bytes)
+}
+
 // Done ends the watch.
 func (w *watching) Done() {
 	s := w.s
