@@ -29,6 +29,13 @@ type Preview struct {
 	At         At        `json:"-"`
 }
 
+// SessionPieces are the pieces of one session in a call that handles those of several.
+type SessionPieces struct {
+	Session SessionID
+	Pieces  []Preview
+	Err     error // set by the call: why the pieces were refused, all of them
+}
+
 // MaxBlock is the size at which a block must be closed and continued in a new one.
 const MaxBlock = 512 << 10
 

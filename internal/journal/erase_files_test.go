@@ -54,7 +54,7 @@ func fillWithMarker(t *testing.T, j *Journal, id chat.SessionID) {
 		}
 		a.append(t, bodies...)
 	}
-	if err := j.WritePreviews(ctx, id, []chat.Preview{{Block: "b", Text: marker, End: len(marker), Kind: chat.TextBlock}}); err != nil {
+	if err := writePreviews(j, id, []chat.Preview{{Block: "b", Text: marker, End: len(marker), Kind: chat.TextBlock}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -68,7 +68,7 @@ func TestEraseLeavesNoText(t *testing.T) {
 			bystander := begin(t, j, "s-before")
 			fillWithMarker(t, j, "s-1")
 			other := begin(t, j, "s-other").append(t, message("stays"))
-			if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
+			if err := writePreviews(j, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
 				t.Fatal(err)
 			}
 			if flushed {
@@ -194,7 +194,7 @@ func TestErasePreviewsLater(t *testing.T) {
 	j := openTest(t, dir, Options{})
 	fillWithMarker(t, j, "s-1")
 	begin(t, j, "s-other")
-	if err := j.WritePreviews(ctx, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
+	if err := writePreviews(j, "s-other", []chat.Preview{{Block: "b", Text: "half a wor", End: 10}}); err != nil {
 		t.Fatal(err)
 	}
 	obstacle := filepath.Join(dir, previewFolder, previewFile+".new")

@@ -113,7 +113,7 @@ func TestLowSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	piece := []chat.Preview{{Block: "b", Text: "x", End: 1}}
-	if err := j.WritePreviews(ctx, "s-1", piece); chat.CodeOf(err) != chat.Unavailable {
+	if err := writePreviews(j, "s-1", piece); chat.CodeOf(err) != chat.Unavailable {
 		t.Fatal(err)
 	}
 	if err := checkLog(ctx, j, "s-1"); err != nil { // reads go on
@@ -125,7 +125,7 @@ func TestLowSpace(t *testing.T) {
 	mem.TestingSetDiskUsage(vfs.DiskUsage{AvailBytes: 51 << 30, TotalBytes: 1000 << 30})
 	j.checkSpace()
 	a.append(t, message("room again"))
-	if err := j.WritePreviews(ctx, "s-1", piece); err != nil {
+	if err := writePreviews(j, "s-1", piece); err != nil {
 		t.Fatal(err)
 	}
 	// A small disk is held to the absolute bound.

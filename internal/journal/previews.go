@@ -78,33 +78,42 @@ func openPreviews(j *Journal) (*previews, error) {
 	return p, nil
 }
 
-// WritePreviews writes pieces of open blocks to the preview file without a sync:
-// when it returns nil they survive the end of the process, but not a power cut. It
-// may wait for a write in progress.
-func (j *Journal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
-	if len(pieces) == 0 {
-		return nil
+// WritePreviews writes pieces of open blocks to the preview file with one call and
+// without a sync: those without an error survive the end of the process, but not a power
+// cut. It may wait for a write in progress.
+func (j *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
+	var room [64]chat.Seq
+	after, write := room[:0], false
+	unwritable := j.writable()
+	for i := range all {
+		of := &all[i]
+		var v view
+		if of.Err = unwritable; of.Err == nil {
+			v, of.Err = j.look(of.Session)
+		}
+		for k := 0; k < len(of.Pieces) && of.Err == nil; k++ {
+			if p := &of.Pieces[k]; len(p.Text) > chat.MaxBlock || p.Offset < 0 || p.Offset > chat.MaxBlock {
+				of.Err = chat.Errorf(chat.TooLarge, "a piece lies outside a block, which has at most %d KiB", chat.MaxBlock>>10)
+			}
+		}
+		after, write = append(after, v.seq), write || of.Err == nil
 	}
-	if err := j.writable(); err != nil {
-		return err
+	if !write {
+		return
 	}
-	v, err := j.look(id)
-	if err != nil {
-		return err
-	}
-	for i := range pieces {
-		if len(pieces[i].Text) > chat.MaxBlock || pieces[i].Offset < 0 || pieces[i].Offset > chat.MaxBlock {
-			return chat.Errorf(chat.TooLarge, "a piece lies outside a block, which has at most %d KiB", chat.MaxBlock>>10)
+	err := j.previews.write(ctx, all, after)
+	for i := range all {
+		of := &all[i]
+		if of.Err != nil {
+			continue
+		}
+		if of.Err = err; err == nil {
+			if _, err := j.look(of.Session); chat.CodeOf(err) == chat.Gone {
+				// The session was erased meanwhile: its text must not stay in the file.
+				of.Err = errors.Join(err, j.previews.erase(of.Session))
+			}
 		}
 	}
-	if err := j.previews.write(ctx, id, v.seq, pieces); err != nil {
-		return err
-	}
-	if _, err := j.look(id); chat.CodeOf(err) == chat.Gone {
-		// The session was erased meanwhile: its text must not stay in the file.
-		return errors.Join(err, j.previews.erase(id))
-	}
-	return nil
 }
 
 // OpenBlocks returns the blocks that were open when the previous process ended,
@@ -113,7 +122,9 @@ func (j *Journal) OpenBlocks() map[chat.SessionID][]chat.Block {
 	return maps.Clone(j.previews.openAtStart)
 }
 
-func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq, pieces []chat.Preview) error {
+// write writes the pieces of the sessions that have no error. after has the last event of
+// each session.
+func (p *previews) write(ctx context.Context, all []chat.SessionPieces, after []chat.Seq) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.queue.bytes) > previewQueue && !p.closed {
@@ -125,17 +136,23 @@ func (p *previews) write(ctx context.Context, id chat.SessionID, after chat.Seq,
 	if p.closed {
 		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
 	}
-	blocks := p.open[id]
-	if blocks == nil {
-		blocks = map[chat.BlockID]chat.TurnID{}
-		p.open[id] = blocks
-	}
-	for i := range pieces {
-		p.queue.bytes = appendPiece(p.queue.bytes, id, after, &pieces[i])
-		blocks[pieces[i].Block] = pieces[i].Turn
-	}
 	mine := p.queue
-	mine.pieces += len(pieces)
+	for i := range all {
+		if all[i].Err != nil {
+			continue
+		}
+		id, pieces := all[i].Session, all[i].Pieces
+		blocks := p.open[id]
+		if blocks == nil {
+			blocks = map[chat.BlockID]chat.TurnID{}
+			p.open[id] = blocks
+		}
+		for k := range pieces {
+			mine.bytes = appendPiece(mine.bytes, id, after[i], &pieces[k])
+			blocks[pieces[k].Block] = pieces[k].Turn
+		}
+		mine.pieces += len(pieces)
+	}
 	for !mine.done {
 		if p.busy {
 			p.changed.Wait()

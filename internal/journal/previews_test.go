@@ -19,6 +19,13 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
+// writePreviews writes pieces of one session.
+func writePreviews(j *Journal, id chat.SessionID, pieces []chat.Preview) error {
+	all := []chat.SessionPieces{{Session: id, Pieces: pieces}}
+	j.WritePreviews(ctx, all)
+	return all[0].Err
+}
+
 func pieceOf(block chat.BlockID, offset int, text string) chat.Preview {
 	return chat.Preview{
 		Block: block, Offset: offset, End: offset + len(text), Text: text, Kind: chat.TextBlock, Turn: "t-1",
@@ -30,7 +37,7 @@ func pieceOf(block chat.BlockID, offset int, text string) chat.Preview {
 func stream(t *testing.T, j *Journal, id chat.SessionID, block chat.BlockID, text string) {
 	t.Helper()
 	for i := 0; i < len(text); i += 3 {
-		if err := j.WritePreviews(ctx, id, []chat.Preview{pieceOf(block, i, text[i:min(i+3, len(text))])}); err != nil {
+		if err := writePreviews(j, id, []chat.Preview{pieceOf(block, i, text[i:min(i+3, len(text))])}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +76,7 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	stream(t, j, "s-1", "b3", "half a sen")
 	// Repeats and overlaps are harmless, a gap is not filled.
 	again := []chat.Preview{pieceOf("b3", 0, "half"), pieceOf("b3", 8, "entence"), pieceOf("b3", 40, "far away")}
-	if err := j.WritePreviews(ctx, "s-1", again); err != nil {
+	if err := writePreviews(j, "s-1", again); err != nil {
 		t.Fatal(err)
 	}
 	begin(t, j, "s-2")
@@ -77,10 +84,10 @@ func TestOpenBlocksSurviveAKill(t *testing.T) {
 	if _, err := eraseNow(j, "s-2"); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.WritePreviews(ctx, "s-2", again); chat.CodeOf(err) != chat.Gone {
+	if err := writePreviews(j, "s-2", again); chat.CodeOf(err) != chat.Gone {
 		t.Fatal(err)
 	}
-	if err := j.WritePreviews(ctx, "s-3", again); chat.CodeOf(err) != chat.NotFound {
+	if err := writePreviews(j, "s-3", again); chat.CodeOf(err) != chat.NotFound {
 		t.Fatal(err)
 	}
 	killed, _ := snapshot(t, dir)
@@ -175,7 +182,7 @@ func TestPreviewFileIsCompacted(t *testing.T) {
 		wg.Go(func() {
 			for i := range 80 {
 				block := chat.BlockID(fmt.Sprint("b", i))
-				if err := j.WritePreviews(ctx, chat.SessionID(fmt.Sprint("s-", w)), []chat.Preview{pieceOf(block, 0, text)}); err != nil {
+				if err := writePreviews(j, chat.SessionID(fmt.Sprint("s-", w)), []chat.Preview{pieceOf(block, 0, text)}); err != nil {
 					t.Error(err)
 				}
 				if err := a.try(chat.AgentText{Block: block, Text: "done"}); err != nil {
@@ -211,13 +218,13 @@ func TestPreviewWriteFails(t *testing.T) {
 	a := begin(t, j, "s-1")
 	stream(t, j, "s-1", "b", "kept")
 	fault.on.Store(true)
-	err := j.WritePreviews(ctx, "s-1", []chat.Preview{pieceOf("b", 4, " lost")})
+	err := writePreviews(j, "s-1", []chat.Preview{pieceOf("b", 4, " lost")})
 	if chat.CodeOf(err) != chat.Unavailable || !errors.Is(err, syscall.ENOSPC) {
 		t.Fatal(err)
 	}
 	a.append(t, message("the log is not affected"))
 	fault.on.Store(false)
-	if err := j.WritePreviews(ctx, "s-1", []chat.Preview{pieceOf("b", 4, " and more")}); err != nil {
+	if err := writePreviews(j, "s-1", []chat.Preview{pieceOf("b", 4, " and more")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Close(); err != nil {
@@ -285,7 +292,7 @@ func TestBlockIDUsedAgainInALaterTurn(t *testing.T) {
 	a.append(t, chat.AgentText{Block: "b1", Text: "the first text"})
 	second := pieceOf("b1", 0, "the second")
 	second.Turn = "t-2"
-	if err := j.WritePreviews(ctx, "s-1", []chat.Preview{second}); err != nil {
+	if err := writePreviews(j, "s-1", []chat.Preview{second}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the file is written anew at every start

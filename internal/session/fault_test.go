@@ -159,8 +159,10 @@ func TestUnstoredPreviewIsNotShown(t *testing.T) {
 // failingPreviews is a journal that cannot write previews.
 type failingPreviews struct{ *spy }
 
-func (*failingPreviews) WritePreviews(context.Context, chat.SessionID, []chat.Preview) error {
-	return chat.Errorf(chat.Unavailable, "no").Because(errors.New("io"))
+func (*failingPreviews) WritePreviews(_ context.Context, all []chat.SessionPieces) {
+	for i := range all {
+		all[i].Err = chat.Errorf(chat.Unavailable, "no").Because(errors.New("io"))
+	}
 }
 
 func TestWaitingRequestsAreBounded(t *testing.T) {

@@ -59,22 +59,53 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 
 // preview writes the new and valid pieces of the batch, then publishes them.
 func (r *sequencer) preview(ctx context.Context, batch []*request) {
-	if err := r.load(ctx); err != nil {
+	p, err := r.collect(ctx)
+	if err != nil {
 		fail(batch, err)
 		return
 	}
-	p := previewing{order: r, blocks: r.sessions.live.Blocks(r.id), now: r.sessions.now(), lastAt: r.lastAt, have: map[chat.BlockID]*openBlock{}}
 	for _, req := range batch {
-		req.err = p.addRequest(req)
+		req.err = p.addRequest(req.caller, req.pieces)
 	}
 	if len(p.pieces) == 0 {
 		return
 	}
 	r.lastAt = p.lastAt // even if the write fails: part of it may be in the file
-	if err := r.sessions.log.WritePreviews(ctx, r.id, p.pieces); err != nil {
+	written := []chat.SessionPieces{{Session: r.id, Pieces: p.pieces}}
+	r.sessions.log.WritePreviews(ctx, written)
+	if err := written[0].Err; err != nil {
 		fail(batch, fmt.Errorf("preview in %s: %w", r.id, err))
 		return
 	}
+	p.publish()
+}
+
+// previewing collects the pieces that a batch of requests adds.
+type previewing struct {
+	order  *sequencer
+	blocks []chat.Block // the open blocks before this batch
+	now    chat.At
+	lastAt chat.At
+	have   []openBlock // blocks that the batch refers to, with its pieces applied
+	room   [1]openBlock
+	opened int // number of blocks that the batch opens
+	pieces []chat.Preview
+	cost   int64 // memory that the pieces take, in bytes
+}
+
+// collect returns an empty previewing. The caller handles the queue.
+func (r *sequencer) collect(ctx context.Context) (*previewing, error) {
+	if err := r.load(ctx); err != nil {
+		return nil, err
+	}
+	p := &previewing{order: r, blocks: r.sessions.live.Blocks(r.id), now: r.sessions.now(), lastAt: r.lastAt}
+	p.have = p.room[:0]
+	return p, nil
+}
+
+// publish sends the pieces to readers when they are written.
+func (p *previewing) publish() {
+	r := p.order
 	entries := make([]chat.Entry, len(p.pieces))
 	for i := range p.pieces {
 		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
@@ -84,21 +115,10 @@ func (r *sequencer) preview(ctx context.Context, batch []*request) {
 	p.saveSizes()
 }
 
-// previewing collects the pieces that a batch of requests adds.
-type previewing struct {
-	order  *sequencer
-	blocks []chat.Block // the open blocks before this batch
-	now    chat.At
-	lastAt chat.At
-	have   map[chat.BlockID]*openBlock // blocks that the batch refers to, with its pieces applied
-	opened int                         // number of blocks that the batch opens
-	pieces []chat.Preview
-	cost   int64 // memory that the pieces take, in bytes
-}
-
 // openBlock describes an open block. Pieces of the current batch are counted in len and
 // json, but are not part of text.
 type openBlock struct {
+	id   chat.BlockID
 	kind chat.BlockKind
 	turn chat.TurnID
 	text string // what readers have received
@@ -114,24 +134,24 @@ type measured struct{ bytes, json int }
 const maxOpen = 64
 
 // addRequest adds all pieces of a request, or none of them if one is refused.
-func (p *previewing) addRequest(req *request) error {
+func (p *previewing) addRequest(c chat.Caller, pieces []chat.Preview) error {
 	st := p.order.state
-	if err := req.caller.May(&st.Session, chat.Answerer); err != nil {
+	if err := c.May(&st.Session, chat.Answerer); err != nil {
 		return err
 	}
 	before := len(p.pieces)
-	for i, piece := range req.pieces {
-		if err := p.addPiece(req.caller, st, piece); err != nil {
+	for i, piece := range pieces {
+		if err := p.addPiece(c, st, piece); err != nil {
 			// Remove the pieces of this request and recompute the counters.
 			p.pieces, p.opened, p.cost = p.pieces[:before], 0, 0
-			clear(p.have)
+			p.have = p.have[:0]
 			for j := range p.pieces {
 				p.countPiece(&p.pieces[j])
 			}
 			if i > 0 {
 				err = p.correctOffset(piece.Block, err)
 			}
-			return at(i, len(req.pieces), err)
+			return at(i, len(pieces), err)
 		}
 	}
 	return nil
@@ -188,7 +208,7 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 		if p.opened+len(p.blocks) >= maxOpen {
 			return chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
 		}
-		b = &openBlock{kind: piece.Kind, turn: piece.Turn}
+		b = &openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn}
 	}
 	if b.kind != piece.Kind || b.turn != piece.Turn {
 		return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
@@ -233,24 +253,29 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 
 // block returns an open block, with the pieces of the batch, or nil if there is none.
 func (p *previewing) block(id chat.BlockID) *openBlock {
-	if b, ok := p.have[id]; ok {
-		return b
+	for i := range p.have {
+		if p.have[i].id == id {
+			return &p.have[i]
+		}
 	}
 	open := blockIn(p.blocks, id)
 	if open == nil {
 		return nil
 	}
-	b := &openBlock{open.Kind, open.Turn, open.Text, len(open.Text), p.order.measure(id, open.Text)}
-	p.have[id] = b
-	return b
+	return p.add(openBlock{id, open.Kind, open.Turn, open.Text, len(open.Text), p.order.measure(id, open.Text)})
+}
+
+// add adds a block that the batch refers to. The result is valid until the next call.
+func (p *previewing) add(b openBlock) *openBlock {
+	p.have = append(p.have, b)
+	return &p.have[len(p.have)-1]
 }
 
 // countPiece updates the block and the counters for an added piece.
 func (p *previewing) countPiece(piece *chat.Preview) {
 	b := p.block(piece.Block)
 	if b == nil {
-		b = &openBlock{kind: piece.Kind, turn: piece.Turn}
-		p.have[piece.Block] = b
+		b = p.add(openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn})
 		p.opened++
 	}
 	b.len = piece.End
@@ -266,8 +291,8 @@ func (p *previewing) saveSizes() {
 	if p.order.sizes == nil {
 		p.order.sizes = map[chat.BlockID]measured{}
 	}
-	for id, b := range p.have {
-		p.order.sizes[id] = measured{b.len, b.json}
+	for i := range p.have {
+		p.order.sizes[p.have[i].id] = measured{p.have[i].len, p.have[i].json}
 	}
 }
 

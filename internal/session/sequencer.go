@@ -108,13 +108,7 @@ func (r *sequencer) finish(ctx context.Context, req *request) error {
 
 	r.handle(context.WithoutCancel(ctx), batch)
 
-	r.mu.Lock()
-	if len(r.queue) > 0 {
-		r.queue[0].wake <- true // busy stays set: that caller handles the queue
-	} else {
-		r.busy = false
-	}
-	r.mu.Unlock()
+	r.yield()
 	for _, other := range batch {
 		if other != req {
 			other.wake <- false
@@ -127,6 +121,29 @@ func (r *sequencer) finish(ctx context.Context, req *request) error {
 		r.mu.Unlock()
 	}
 	return req.err
+}
+
+// tryLead makes the caller the one that handles the queue, if nobody does: then no request
+// is queued. The caller must call yield.
+func (r *sequencer) tryLead() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.busy {
+		return false
+	}
+	r.busy = true
+	return true
+}
+
+// yield passes the queue to the first request that was queued meanwhile.
+func (r *sequencer) yield() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.queue) > 0 {
+		r.queue[0].wake <- true // busy stays set: that caller handles the queue
+	} else {
+		r.busy = false
+	}
 }
 
 // maxWaiting bounds the callers that wait for one sequencer.

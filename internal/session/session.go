@@ -43,7 +43,7 @@ type journal interface {
 	ScrubErased(ctx context.Context, e chat.Erasure) error
 	FinishErase(ctx context.Context, e chat.Erasure) error
 	Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error
-	WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error
+	WritePreviews(ctx context.Context, all []chat.SessionPieces)
 }
 
 // live sends events and previews to readers.

@@ -50,6 +50,13 @@ func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 	return nil, err
 }
 
+// Buffered reports whether the next frame has arrived, so that Read does not wait. Only
+// the reading goroutine may call it.
+func (c *Conn) Buffered() bool {
+	h, size, ok := c.in.peekHeader()
+	return ok && int64(c.in.w-c.in.r-size) >= h.Length
+}
+
 // next reads frames until a message is whole.
 func (c *Conn) next() ([]byte, error) {
 	c.drop()
@@ -318,13 +325,26 @@ func (in *inbound) Read(p []byte) (int, error) {
 
 // header reads the header of a frame; it consumes nothing when it fails.
 func (in *inbound) header() (ws.Header, error) {
-	var h ws.Header
 	in.idle()
-	if err := in.need(ws.MinHeaderSize); err != nil {
-		return h, err
+	for {
+		h, size, ok := in.peekHeader()
+		if ok {
+			in.r += size
+			return h, nil
+		}
+		if err := in.need(size); err != nil {
+			return h, err
+		}
 	}
-	b := in.buf()[in.r:]
-	size := ws.MinHeaderSize
+}
+
+// peekHeader returns the header of the next frame and its size if it is buffered. Without
+// ok, size is how many bytes it needs.
+func (in *inbound) peekHeader() (h ws.Header, size int, ok bool) {
+	b := in.buf()[in.r:in.w]
+	if size = ws.MinHeaderSize; len(b) < size {
+		return h, size, false
+	}
 	switch b[1] & 0x7f {
 	case 126:
 		size += 2
@@ -334,10 +354,9 @@ func (in *inbound) header() (ws.Header, error) {
 	if b[1]&0x80 != 0 {
 		size += 4
 	}
-	if err := in.need(size); err != nil {
-		return h, err
+	if len(b) < size {
+		return h, size, false
 	}
-	b, _ = in.take(size) // they are buffered
 	h.Fin = b[0]&0x80 != 0
 	h.Rsv = b[0] >> 4 & 7
 	h.OpCode = ws.OpCode(b[0] & 0xf)
@@ -356,5 +375,5 @@ func (in *inbound) header() (ws.Header, error) {
 	if h.Masked {
 		copy(h.Mask[:], b[size-4:])
 	}
-	return h, nil
+	return h, size, true
 }

@@ -27,6 +27,7 @@ type sessions interface {
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (func() ([]chat.Event, error), error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
+	PreviewAll(ctx context.Context, c chat.Caller, all []chat.SessionPieces) (handled int)
 	PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (func() error, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)

@@ -55,6 +55,7 @@ type socket struct {
 	group  sync.WaitGroup
 	paced  bool // frames over the limit wait instead of being refused
 	light  int  // light frames since the last counted one; used by the read loop only
+	pieces collected
 
 	mu      sync.Mutex
 	watches map[chat.SessionID]*watching
@@ -87,6 +88,9 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 		} else {
 			s.take(live, msg, handle)
 		}
+		if len(s.pieces.all) > 0 && (len(s.pieces.all) == maxCollected || !s.conn.Buffered()) {
+			s.showPieces(live)
+		}
 	}
 }
 
@@ -96,6 +100,9 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 //go:noinline
 func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
 	f, err := parseFrame(msg)
+	if f.Op != "preview" {
+		s.showPieces(ctx) // they come before this frame
+	}
 	name := f.Session
 	if err == nil && name != "" {
 		f.Session, err = s.d.opt.Sessions.Resolve(ctx, s.caller, name)
@@ -219,7 +226,8 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		if err != nil {
 			return err
 		}
-		return s.preview(ctx, f.Session, pieces, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
+		s.preview(f.Session, pieces, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
+		return nil
 	case "answer":
 		a, err := f.answer()
 		if err != nil {
@@ -267,18 +275,4 @@ func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []ch
 		b = append(append(append(b, `"id":`...), id...), ',')
 	}
 	s.answer(ctx, appendEventsField(b, events))
-}
-
-// preview shows pieces and answers with ok; without an id it is not answered.
-func (s *socket) preview(ctx context.Context, session chat.SessionID, pieces []chat.Preview, ok serverFrame) error {
-	return s.later(ctx, func() (func(), error) {
-		wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, session, pieces)
-		return func() {
-			if err := wait(); err != nil {
-				s.refuse(ctx, ok.ID, session, err)
-			} else if len(ok.ID) > 0 {
-				s.send(ctx, ok)
-			}
-		}, err
-	})
 }

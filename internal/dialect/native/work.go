@@ -151,7 +151,8 @@ func (w *work) preview(ctx context.Context, f clientFrame) error {
 	for i := range pieces {
 		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
 	}
-	return w.socket.preview(ctx, ref.Session, pieces, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+	w.socket.preview(ref.Session, pieces, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+	return nil
 }
 
 // Give sends a turn to the worker.

@@ -65,9 +65,12 @@ func (k *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 }
 
 // WritePreviews stores pieces of open blocks.
-func (k *Journal) WritePreviews(ctx context.Context, id chat.SessionID, pieces []chat.Preview) error {
+func (k *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
 	if err := k.write(); err != nil {
-		return err
+		for i := range all {
+			all[i].Err = err
+		}
+		return
 	}
-	return k.Journal.WritePreviews(ctx, id, pieces)
+	k.Journal.WritePreviews(ctx, all)
 }

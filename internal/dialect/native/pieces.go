@@ -1,0 +1,63 @@
+package native
+
+import (
+	"context"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// maxCollected bounds the frames of pieces that are shown together.
+const maxCollected = 64
+
+// collected has the pieces of the frames that were read and not shown yet. Frames that
+// arrive together are shown together, by the goroutine that reads them: an agent with many
+// sessions sends many pieces in a packet. Only the read loop uses it.
+type collected struct {
+	all []chat.SessionPieces
+	oks []serverFrame // the answers, without an id for frames that are not answered
+}
+
+// preview collects pieces. They are shown before the next frame of another kind is handled,
+// and before the read loop waits. Without an id in ok they are not answered.
+func (s *socket) preview(session chat.SessionID, pieces []chat.Preview, ok serverFrame) {
+	s.pieces.all = append(s.pieces.all, chat.SessionPieces{Session: session, Pieces: pieces})
+	s.pieces.oks = append(s.pieces.oks, ok)
+}
+
+// showPieces shows what was collected.
+func (s *socket) showPieces(ctx context.Context) {
+	all, oks := s.pieces.all, s.pieces.oks
+	for len(all) > 0 {
+		n := s.d.opt.Sessions.PreviewAll(ctx, s.caller, all)
+		for i := range n {
+			s.answerPreview(ctx, all[i].Session, all[i].Err, oks[i])
+		}
+		if all, oks = all[n:], oks[n:]; len(all) > 0 {
+			// The session is busy: the piece waits for it, and other sessions do not.
+			s.previewLater(ctx, all[0], oks[0])
+			all, oks = all[1:], oks[1:]
+		}
+	}
+	clear(s.pieces.all)
+	clear(s.pieces.oks)
+	s.pieces.all, s.pieces.oks = s.pieces.all[:0], s.pieces.oks[:0]
+}
+
+// previewLater puts pieces into the order of their session.
+func (s *socket) previewLater(ctx context.Context, of chat.SessionPieces, ok serverFrame) {
+	err := s.later(ctx, func() (func(), error) {
+		wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, of.Session, of.Pieces)
+		return func() { s.answerPreview(ctx, of.Session, wait(), ok) }, err
+	})
+	if err != nil {
+		s.refuse(ctx, ok.ID, of.Session, err)
+	}
+}
+
+func (s *socket) answerPreview(ctx context.Context, session chat.SessionID, err error, ok serverFrame) {
+	if err != nil {
+		s.refuse(ctx, ok.ID, session, err)
+	} else if len(ok.ID) > 0 {
+		s.send(ctx, ok)
+	}
+}

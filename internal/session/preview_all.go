@@ -1,0 +1,141 @@
+package session
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+// PreviewAll is Preview for pieces of several sessions, in order. They share one write to
+// the preview file, and no other goroutine is needed: a piece costs about a third of what
+// it costs with PreviewLater. The pieces belong to PreviewAll.
+//
+// It stops before the first session for which other requests are handled at the moment,
+// and returns how many it has handled. So it never waits for a commit.
+func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.SessionPieces) (handled int) {
+	b := previewBatch{sessions: s, caller: c}
+	defer b.show(context.WithoutCancel(ctx))
+	for handled < len(all) {
+		one := &all[handled]
+		r, err := s.acquirePreview(ctx, c, one)
+		if err != nil {
+			one.Err = err
+			handled++
+			continue
+		}
+		if r.tryLead() {
+			b.held = append(b.held, heldPreview{order: r, of: one})
+			handled++
+			continue
+		}
+		r.release()
+		if !b.has(r) {
+			break
+		}
+		b.show(context.WithoutCancel(ctx)) // an earlier piece of the same session
+	}
+	return handled
+}
+
+// acquirePreview checks pieces without the session's state, and acquires the sequencer.
+func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *chat.SessionPieces) (*sequencer, error) {
+	if !c.Has(chat.ScopeAgent) {
+		return nil, chat.Errorf(chat.Denied, "sending previews needs the scope agent")
+	}
+	text := 0
+	for i := range of.Pieces {
+		if err := of.Pieces[i].Normalize(); err != nil {
+			return nil, at(i, len(of.Pieces), err)
+		}
+		text += pieceCost + len(of.Pieces[i].Text)
+	}
+	if err := s.countWritten(c, text); err != nil {
+		return nil, err
+	}
+	return s.acquireFor(ctx, c, of.Session)
+}
+
+// previewBatch holds the sequencers of several sessions until their pieces are shown. It
+// never waits for a sequencer, so two batches cannot block each other.
+type previewBatch struct {
+	sessions *Sessions
+	caller   chat.Caller
+	held     []heldPreview
+}
+
+// heldPreview is a session of a previewBatch.
+type heldPreview struct {
+	order *sequencer
+	of    *chat.SessionPieces
+	new   *previewing // nil if nothing is new
+}
+
+func (b *previewBatch) has(r *sequencer) bool {
+	for i := range b.held {
+		if b.held[i].order == r {
+			return true
+		}
+	}
+	return false
+}
+
+// show writes and publishes the pieces and releases the sequencers.
+func (b *previewBatch) show(ctx context.Context) {
+	if len(b.held) == 0 {
+		return
+	}
+	defer func() {
+		for i := range b.held {
+			b.held[i].order.yield()
+			b.held[i].order.release()
+		}
+		b.held = b.held[:0]
+	}()
+	written := make([]chat.SessionPieces, 0, len(b.held))
+	for i := range b.held {
+		h := &b.held[i]
+		if h.of.Err = h.collect(ctx, b.caller); h.new != nil {
+			written = append(written, chat.SessionPieces{Session: h.order.id, Pieces: h.new.pieces})
+		}
+	}
+	if len(written) == 0 {
+		return
+	}
+	b.sessions.log.WritePreviews(ctx, written)
+	next := 0
+	for i := range b.held {
+		h := &b.held[i]
+		if h.new == nil {
+			continue
+		}
+		if err := written[next].Err; err != nil {
+			h.of.Err = fmt.Errorf("preview in %s: %w", h.order.id, err)
+		} else {
+			h.new.publish()
+		}
+		next++
+	}
+}
+
+// collect decides which pieces are new.
+func (h *heldPreview) collect(ctx context.Context, c chat.Caller) (err error) {
+	r := h.order
+	defer func() {
+		if p := recover(); p != nil {
+			r.state, h.new = nil, nil
+			err = r.fault(p)
+		}
+	}()
+	p, err := r.collect(ctx)
+	if err != nil {
+		return err
+	}
+	p.pieces = h.of.Pieces[:0] // a piece is read before its place is used
+	if err := p.addRequest(c, h.of.Pieces); err != nil || len(p.pieces) == 0 {
+		return err
+	}
+	r.lastAt = p.lastAt // even if the write fails: part of it may be in the file
+	h.new = p
+	return nil
+}
