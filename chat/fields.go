@@ -23,6 +23,7 @@ import (
 type Fields struct {
 	Rest       []byte // what is still to be read
 	Key, Value []byte // parts of Rest
+	Source     string // Rest at the beginning, if texts shall be parts of it instead of copies; "" otherwise
 
 	begun, ended, bad bool
 }
@@ -90,12 +91,28 @@ func (f *Fields) need(c byte) {
 // Text reads the value into s when it is a text without escapes; otherwise it
 // stops.
 func (f *Fields) Text(s *string) {
-	text, ok := plainText(f.Value)
-	if !ok {
+	n := len(f.Value)
+	if n < 2 || f.Value[0] != '"' || f.Value[n-1] != '"' {
+		f.bad = true
+		return
+	}
+	var text string
+	if f.Source != "" {
+		text = f.ValueSource()[1 : n-1]
+	} else {
+		text = string(f.Value[1 : n-1])
+	}
+	if !isUnescaped(text) {
 		f.bad = true
 		return
 	}
 	*s = text
+}
+
+// ValueSource is the part of Source that the value is.
+func (f *Fields) ValueSource() string {
+	end := len(f.Source) - len(f.Rest)
+	return f.Source[end-len(f.Value) : end]
 }
 
 // Int reads the value into n when it is a whole number of at most 15 digits;
@@ -126,21 +143,17 @@ func (f *Fields) Bool(v *bool) {
 	}
 }
 
-// plainText reads a JSON text without escapes.
-func plainText(v []byte) (string, bool) {
-	if len(v) < 2 || v[0] != '"' || v[len(v)-1] != '"' {
-		return "", false
-	}
-	s := string(v[1 : len(v)-1])
+// isUnescaped reports whether the inside of a JSON text is the text itself.
+func isUnescaped(s string) bool {
 	if isPlain(s) {
-		return s, true
+		return true
 	}
 	for i := range len(s) {
 		if c := s[i]; c < 0x20 || c == '"' || c == '\\' {
-			return "", false
+			return false
 		}
 	}
-	return s, utf8.ValidString(s)
+	return utf8.ValidString(s)
 }
 
 // trim removes white space in front.

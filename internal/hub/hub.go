@@ -190,7 +190,7 @@ func (h *Hub) lock(id chat.SessionID, create bool) *topic {
 
 // create makes a topic. The caller holds h.mu.
 func (h *Hub) create(id chat.SessionID) *topic {
-	t := &topic{id: id, ended: h.closed}
+	t := &topic{id: id, ended: h.closed, live: ring{room: minTrim}}
 	h.topics[id] = t
 	return t
 }

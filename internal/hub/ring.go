@@ -6,6 +6,7 @@ type ring struct {
 	first uint64 // index of ents[0]
 	ents  []Entry
 	bytes int
+	room  int // capacity of ents when the ring was empty
 }
 
 func (r *ring) end() uint64 { return r.first + uint64(len(r.ents)) }
@@ -18,6 +19,9 @@ func (r *ring) slice(i, j uint64) []Entry {
 }
 
 func (r *ring) push(e Entry) {
+	if r.ents == nil {
+		r.ents = make([]Entry, 0, r.room)
+	}
 	r.ents = append(r.ents, e)
 	r.bytes += cost(&e)
 }
@@ -55,4 +59,4 @@ func (r *ring) forget(i uint64) {
 }
 
 // restart empties the ring; the next entry gets the index first.
-func (r *ring) restart(first uint64) { *r = ring{first: first} }
+func (r *ring) restart(first uint64) { *r = ring{first: first, room: r.room} }

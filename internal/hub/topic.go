@@ -162,8 +162,9 @@ func (t *topic) trim(h *Hub) {
 	}
 }
 
-// minTrim is the length of the live ring below which nothing is dropped.
-const minTrim = 32
+// minTrim is the length of the live ring below which nothing is dropped. With one reader
+// that keeps up, one allocation serves so many pieces.
+const minTrim = 8
 
 // unpark appends the readers that wait to list. The caller wakes them after it has
 // released the lock.

@@ -14,7 +14,8 @@ import (
 type Observer struct {
 	// Committed receives the events of every commit.
 	Committed func(events []chat.Event)
-	// Published receives what readers receive: committed events and previews.
+	// Published receives what readers receive: committed events and previews. It must
+	// not keep the slice.
 	Published func(id chat.SessionID, entries []chat.Entry)
 	// Erased receives the id of every erased session. It is called again after a start
 	// for erasures that the last process did not finish.

@@ -83,52 +83,74 @@ func (r *sequencer) preview(ctx context.Context, batch []*request) {
 // previewing collects the pieces that a batch of requests adds.
 type previewing struct {
 	order  *sequencer
-	blocks []chat.Block // the open blocks before this batch
 	now    chat.At
 	lastAt chat.At
-	have   []openBlock // blocks that the batch refers to, with its pieces applied
-	room   [1]openBlock
-	opened int // number of blocks that the batch opens
+	blocks []openBlock // the open blocks with the pieces of the batch
 	pieces []chat.Preview
 	cost   int64 // memory that the pieces take, in bytes
+
+	entries []chat.Entry // memory for publish
 }
 
-// collect returns an empty previewing. The caller handles the queue.
+// collect returns an empty previewing. The caller handles the queue; the previewing is
+// valid until its next call.
 func (r *sequencer) collect(ctx context.Context) (*previewing, error) {
 	if err := r.load(ctx); err != nil {
 		return nil, err
 	}
-	p := &previewing{order: r, blocks: r.sessions.live.Blocks(r.id), now: r.sessions.now(), lastAt: r.lastAt}
-	p.have = p.room[:0]
+	r.findBlocks()
+	p := &r.previewing
+	*p = previewing{order: r, now: r.sessions.now(), lastAt: r.lastAt, blocks: append(p.blocks[:0], r.blocks...), entries: p.entries[:0]}
 	return p, nil
+}
+
+// findBlocks reads the open blocks from the hub, unless the last request was a preview.
+func (r *sequencer) findBlocks() {
+	if r.blocksKnown {
+		return
+	}
+	r.blocksKnown = true
+	var blocks []openBlock
+	for _, b := range r.sessions.live.Blocks(r.id) {
+		n, measured := len(b.Text), -1
+		for i := range r.blocks {
+			if old := &r.blocks[i]; old.id == b.ID && old.len == n {
+				measured = old.json
+			}
+		}
+		if measured < 0 {
+			measured = chat.JSONLen(b.Text)
+		}
+		blocks = append(blocks, openBlock{b.ID, b.Kind, b.Turn, n, n, measured})
+	}
+	r.blocks = blocks
 }
 
 // publish sends the pieces to readers when they are written.
 func (p *previewing) publish() {
 	r := p.order
-	entries := make([]chat.Entry, len(p.pieces))
 	for i := range p.pieces {
-		entries[i] = chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]}
+		p.entries = append(p.entries, chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]})
 	}
-	r.sessions.publish(r.id, entries)
+	r.sessions.publish(r.id, p.entries)
+	clear(p.entries)
 	r.setOpen(&r.state.Session, r.open.Load()+p.cost)
-	p.saveSizes()
+	for i := range p.blocks {
+		p.blocks[i].shown = p.blocks[i].len
+	}
+	r.blocks, p.blocks, p.pieces = p.blocks, r.blocks, nil
 }
 
-// openBlock describes an open block. Pieces of the current batch are counted in len and
-// json, but are not part of text.
+// openBlock describes an open block. The sequencer keeps it from one preview to the next,
+// so that a long block is neither copied nor measured again for each small piece.
 type openBlock struct {
-	id   chat.BlockID
-	kind chat.BlockKind
-	turn chat.TurnID
-	text string // what readers have received
-	len  int    // bytes of text, with the batch
-	json int    // bytes of text encoded as JSON, with the batch
+	id    chat.BlockID
+	kind  chat.BlockKind
+	turn  chat.TurnID
+	shown int // bytes of text that readers have received
+	len   int // bytes of text, with the pieces of the batch
+	json  int // bytes of that text encoded as JSON
 }
-
-// measured holds the text length of a block and its length as JSON. It is cached, so
-// that a long block is not encoded again for each small piece.
-type measured struct{ bytes, json int }
 
 // maxOpen bounds the open blocks of a session, because a cursor lists all of them.
 const maxOpen = 64
@@ -143,8 +165,8 @@ func (p *previewing) addRequest(c chat.Caller, pieces []chat.Preview) error {
 	for i, piece := range pieces {
 		if err := p.addPiece(c, st, piece); err != nil {
 			// Remove the pieces of this request and recompute the counters.
-			p.pieces, p.opened, p.cost = p.pieces[:before], 0, 0
-			p.have = p.have[:0]
+			p.pieces, p.cost = p.pieces[:before], 0
+			p.blocks = append(p.blocks[:0], p.order.blocks...)
 			for j := range p.pieces {
 				p.countPiece(&p.pieces[j])
 			}
@@ -203,12 +225,14 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 	if finished(piece.Block) {
 		return errFinished(piece.Block)
 	}
-	b := p.block(piece.Block)
-	if b == nil {
-		if p.opened+len(p.blocks) >= maxOpen {
+	var b openBlock
+	if open := p.block(piece.Block); open != nil {
+		b = *open
+	} else {
+		if len(p.blocks) >= maxOpen {
 			return chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
 		}
-		b = &openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn}
+		b = openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn}
 	}
 	if b.kind != piece.Kind || b.turn != piece.Turn {
 		return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
@@ -218,7 +242,7 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but the server has only %d bytes of block %q; send from there", piece.Offset, have, string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
-	if both := min(piece.End, len(b.text)); piece.Offset < both && b.text[piece.Offset:both] != piece.Text[:both-piece.Offset] {
+	if both := min(piece.End, b.shown); piece.Offset < both && !strings.HasPrefix(p.text(&b)[piece.Offset:], piece.Text[:both-piece.Offset]) {
 		return chat.Errorf(chat.Conflict, "the piece differs from the text that was shown of block %q; finish the block as it is and continue in a new one", string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
@@ -251,55 +275,30 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 	return nil
 }
 
-// block returns an open block, with the pieces of the batch, or nil if there is none.
+// block returns an open block, with the pieces of the batch, or nil if there is none. The
+// result is valid until the next piece is counted.
 func (p *previewing) block(id chat.BlockID) *openBlock {
-	for i := range p.have {
-		if p.have[i].id == id {
-			return &p.have[i]
+	for i := range p.blocks {
+		if p.blocks[i].id == id {
+			return &p.blocks[i]
 		}
 	}
-	open := blockIn(p.blocks, id)
-	if open == nil {
-		return nil
-	}
-	return p.add(openBlock{id, open.Kind, open.Turn, open.Text, len(open.Text), p.order.measure(id, open.Text)})
+	return nil
 }
 
-// add adds a block that the batch refers to. The result is valid until the next call.
-func (p *previewing) add(b openBlock) *openBlock {
-	p.have = append(p.have, b)
-	return &p.have[len(p.have)-1]
+// text returns the text of a block that readers have received.
+func (p *previewing) text(b *openBlock) string {
+	return blockIn(p.order.sessions.live.Blocks(p.order.id), b.id).Text
 }
 
 // countPiece updates the block and the counters for an added piece.
 func (p *previewing) countPiece(piece *chat.Preview) {
 	b := p.block(piece.Block)
 	if b == nil {
-		b = p.add(openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn})
-		p.opened++
+		p.blocks = append(p.blocks, openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn})
+		b = &p.blocks[len(p.blocks)-1]
 	}
 	b.len = piece.End
 	p.cost += pieceCost + int64(len(piece.Text))
 	b.json += chat.JSONLen(piece.Text)
-}
-
-// saveSizes caches the sizes of the blocks for the next batch.
-func (p *previewing) saveSizes() {
-	if len(p.order.sizes) > 2*maxOpen { // most entries are finished blocks
-		p.order.sizes = nil
-	}
-	if p.order.sizes == nil {
-		p.order.sizes = map[chat.BlockID]measured{}
-	}
-	for i := range p.have {
-		p.order.sizes[p.have[i].id] = measured{p.have[i].len, p.have[i].json}
-	}
-}
-
-// measure returns the length of an open block's text as JSON.
-func (r *sequencer) measure(id chat.BlockID, text string) int {
-	if m, ok := r.sizes[id]; ok && m.bytes == len(text) {
-		return m.json
-	}
-	return chat.JSONLen(text)
 }

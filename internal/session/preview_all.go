@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -14,8 +15,10 @@ import (
 // It stops before the first session for which other requests are handled at the moment,
 // and returns how many it has handled. So it never waits for a commit.
 func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.SessionPieces) (handled int) {
-	b := previewBatch{sessions: s, caller: c}
-	defer b.show(context.WithoutCancel(ctx))
+	b := previewBatches.Get().(*previewBatch)
+	defer previewBatches.Put(b)
+	stored := context.WithoutCancel(ctx)
+	defer b.show(stored, s, c)
 	for handled < len(all) {
 		one := &all[handled]
 		r, err := s.acquirePreview(ctx, c, one)
@@ -33,7 +36,7 @@ func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.Ses
 		if !b.has(r) {
 			break
 		}
-		b.show(context.WithoutCancel(ctx)) // an earlier piece of the same session
+		b.show(stored, s, c) // an earlier piece of the same session
 	}
 	return handled
 }
@@ -59,10 +62,12 @@ func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *chat.S
 // previewBatch holds the sequencers of several sessions until their pieces are shown. It
 // never waits for a sequencer, so two batches cannot block each other.
 type previewBatch struct {
-	sessions *Sessions
-	caller   chat.Caller
-	held     []heldPreview
+	held    []heldPreview
+	written []chat.SessionPieces // memory for show
 }
+
+// previewBatches keeps the memory of batches. They are empty.
+var previewBatches = sync.Pool{New: func() any { return new(previewBatch) }}
 
 // heldPreview is a session of a previewBatch.
 type heldPreview struct {
@@ -81,7 +86,7 @@ func (b *previewBatch) has(r *sequencer) bool {
 }
 
 // show writes and publishes the pieces and releases the sequencers.
-func (b *previewBatch) show(ctx context.Context) {
+func (b *previewBatch) show(ctx context.Context, s *Sessions, c chat.Caller) {
 	if len(b.held) == 0 {
 		return
 	}
@@ -90,26 +95,27 @@ func (b *previewBatch) show(ctx context.Context) {
 			b.held[i].order.yield()
 			b.held[i].order.release()
 		}
-		b.held = b.held[:0]
+		clear(b.held)
+		clear(b.written)
+		b.held, b.written = b.held[:0], b.written[:0]
 	}()
-	written := make([]chat.SessionPieces, 0, len(b.held))
 	for i := range b.held {
 		h := &b.held[i]
-		if h.of.Err = h.collect(ctx, b.caller); h.new != nil {
-			written = append(written, chat.SessionPieces{Session: h.order.id, Pieces: h.new.pieces})
+		if h.of.Err = h.collect(ctx, c); h.new != nil {
+			b.written = append(b.written, chat.SessionPieces{Session: h.order.id, Pieces: h.new.pieces})
 		}
 	}
-	if len(written) == 0 {
+	if len(b.written) == 0 {
 		return
 	}
-	b.sessions.log.WritePreviews(ctx, written)
+	s.log.WritePreviews(ctx, b.written)
 	next := 0
 	for i := range b.held {
 		h := &b.held[i]
 		if h.new == nil {
 			continue
 		}
-		if err := written[next].Err; err != nil {
+		if err := b.written[next].Err; err != nil {
 			h.of.Err = fmt.Errorf("preview in %s: %w", h.order.id, err)
 		} else {
 			h.new.publish()

@@ -84,6 +84,16 @@ func (o *openText) of(key string) int64 {
 
 func ownerKey(s *chat.Session) string { return s.Workspace + "/" + s.Owner.Key() }
 
+// ownerKeyOf is ownerKey for the session of the sequencer, whose owner does not change.
+func (r *sequencer) ownerKeyOf(s *chat.Session) string {
+	if k := r.ownerKey.Load(); k != nil {
+		return *k
+	}
+	k := ownerKey(s)
+	r.ownerKey.Store(&k)
+	return k
+}
+
 // mayOpen returns an error if n more bytes of open text would exceed a quota.
 func (r *sequencer) mayOpen(s *chat.Session, n int64) error {
 	const text = "%s has %d KiB of text that is being written, the most there can be: finish blocks first"
@@ -91,7 +101,7 @@ func (r *sequencer) mayOpen(s *chat.Session, n int64) error {
 	switch {
 	case q.OpenSession > 0 && r.open.Load()+n > q.OpenSession:
 		return r.sessions.overQuota(QuotaOpenText, 1, text, "this session", q.OpenSession>>10)
-	case q.OpenOwner > 0 && open.of(ownerKey(s))+n > q.OpenOwner:
+	case q.OpenOwner > 0 && open.of(r.ownerKeyOf(s))+n > q.OpenOwner:
 		return r.sessions.overQuota(QuotaOpenText, 1, text, "the owner of this session", q.OpenOwner>>10)
 	case q.OpenWorkspace > 0 && open.of(s.Workspace)+n > q.OpenWorkspace:
 		return r.sessions.overQuota(QuotaOpenText, 1, text, "this workspace", q.OpenWorkspace>>10)
@@ -102,7 +112,7 @@ func (r *sequencer) mayOpen(s *chat.Session, n int64) error {
 // setOpen sets the number of bytes of open text in the session.
 func (r *sequencer) setOpen(s *chat.Session, n int64) {
 	if old := r.open.Swap(n); old != n {
-		r.sessions.openText.add(n-old, s.Workspace, ownerKey(s))
+		r.sessions.openText.add(n-old, s.Workspace, r.ownerKeyOf(s))
 	}
 }
 

@@ -24,6 +24,8 @@ type sequencer struct {
 	session atomic.Pointer[chat.Session] // for access checks; nil when not known
 	open    atomic.Int64                 // bytes of open text; also counted in sessions.openText
 	stale   atomic.Bool                  // state is older than the store, see Applied
+	// The key of the owner in openText, once it is known.
+	ownerKey atomic.Pointer[string]
 
 	mu    sync.Mutex
 	queue []*request
@@ -31,9 +33,12 @@ type sequencer struct {
 	busy  bool
 
 	// Only the caller that handles the queue uses the fields below.
-	state  *chat.State               // nil until loaded, or after a failed commit
-	lastAt chat.At                   // position of the last event or piece
-	sizes  map[chat.BlockID]measured // sizes of open blocks
+	state  *chat.State // nil until loaded, or after a failed commit
+	lastAt chat.At     // position of the last event or piece
+
+	blocks      []openBlock // the open blocks; valid if blocksKnown
+	blocksKnown bool        // false after an append and exclusive work
+	previewing  previewing  // memory for the next batch of previews
 }
 
 // request is one caller's request: rules that decide events, preview pieces, a read of
@@ -171,6 +176,9 @@ func (r *sequencer) group(ctx context.Context, kind int, batch []*request) {
 			fail(batch, r.fault(p))
 		}
 	}()
+	if kind == appends || kind == exclusives {
+		r.blocksKnown = false
+	}
 	switch kind {
 	case appends:
 		r.append(ctx, batch)
@@ -187,6 +195,7 @@ func (r *sequencer) group(ctx context.Context, kind int, batch []*request) {
 		r.state = nil
 		batch[0].err = batch[0].exclusive(ctx, r)
 		r.session.Store(nil)
+		r.ownerKey.Store(nil)
 	}
 }
 
@@ -229,7 +238,7 @@ func (r *sequencer) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.state = st
+	r.state, r.blocksKnown = st, false
 	r.recountOpen(&st.Session)
 	// lastAt includes the positions of preview pieces, which the state does not have.
 	r.lastAt = max(r.lastAt, st.LastAt)

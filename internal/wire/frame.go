@@ -48,6 +48,31 @@ func AppendTextFrame(dst, payload []byte) []byte {
 	return append(appendFrameHead(dst, ws.OpText, len(payload)), payload...)
 }
 
+// BeginTextFrame appends the head of a text frame whose payload is appended to the
+// result; EndTextFrame then completes it. So a frame is written where it belongs, without
+// another buffer. begin is for EndTextFrame.
+func BeginTextFrame(dst []byte) (_ []byte, begin int) {
+	return append(dst, 0, 0, 0, 0), len(dst) // the head of most frames has four bytes
+}
+
+// EndTextFrame completes the frame that began at begin.
+func EndTextFrame(b []byte, begin int) []byte {
+	const room = 4
+	payload := b[begin+room:]
+	var head [10]byte
+	h := appendFrameHead(head[:0], ws.OpText, len(payload))
+	switch {
+	case len(h) < room:
+		copy(b[begin+len(h):], payload)
+		b = b[:len(b)-room+len(h)]
+	case len(h) > room:
+		b = append(b, head[:len(h)-room]...) // any bytes: they are overwritten
+		copy(b[begin+len(h):], b[begin+room:])
+	}
+	copy(b[begin:], h)
+	return b
+}
+
 // AppendPingFrame appends a ping that carries payload, at most 125 bytes (the
 // rest is dropped). After a batch in the same write, its pong means that the batch has
 // arrived; see [Conn.OnPong].

@@ -244,8 +244,14 @@ type inbound struct {
 	conn   net.Conn
 	pooled *[4 << 10]byte // nil while idle
 	r, w   int            // what is buffered: in pooled if that is set, else in small
+	filled uint8          // how many waits in a row ended with more bytes than small holds
 	small  [128]byte      // holds a whole control frame's payload or any header
 }
+
+// busyAfter is the number of such waits after which a connection waits with a pooled
+// buffer: it belongs to an agent that sends all the time, and one read instead of two
+// takes all that it sent.
+const busyAfter = 16
 
 var inbounds = sync.Pool{New: func() any { return new([4 << 10]byte) }}
 
@@ -265,14 +271,17 @@ func (in *inbound) buf() []byte {
 	return in.small[:]
 }
 
-// idle returns the pooled buffer when it is empty.
+// idle prepares the buffer for a wait when it is empty.
 func (in *inbound) idle() {
-	if in.r == in.w {
-		in.r, in.w = 0, 0
-		if in.pooled != nil {
-			inbounds.Put(in.pooled)
-			in.pooled = nil
-		}
+	if in.r != in.w {
+		return
+	}
+	in.r, in.w = 0, 0
+	if busy := in.filled >= busyAfter; busy && in.pooled == nil {
+		in.pooled = inbounds.Get().(*[4 << 10]byte)
+	} else if !busy && in.pooled != nil {
+		inbounds.Put(in.pooled)
+		in.pooled = nil
 	}
 }
 
@@ -285,6 +294,11 @@ func (in *inbound) need(n int) error {
 			in.r = 0
 		}
 		got, err := in.conn.Read(b[in.w:])
+		if in.w == 0 && got < len(in.small) {
+			in.filled = 0
+		} else if in.w == 0 {
+			in.filled = min(in.filled+1, busyAfter)
+		}
 		in.w += got
 		if err != nil && in.w < n {
 			return err

@@ -71,7 +71,7 @@ type ws struct{}
 func (ws) Name() string { return "native/ws" }
 
 func (ws) AppendEvent(dst []byte, e *chat.Entry) []byte {
-	b := make([]byte, 0, len(e.Fact.JSON)+192)
+	b, begin := wire.BeginTextFrame(dst)
 	b = append(b, `{"op":"event","session_id":"`...)
 	b = append(b, sessionIn(e.Fact.JSON)...)
 	b = append(b, `","cursor":"`...)
@@ -79,11 +79,11 @@ func (ws) AppendEvent(dst []byte, e *chat.Entry) []byte {
 	b = append(b, `","event":`...)
 	b = append(b, e.Fact.JSON...)
 	b = append(b, '}')
-	return wire.AppendTextFrame(dst, b)
+	return wire.EndTextFrame(b, begin)
 }
 
 func (ws) AppendPiece(dst []byte, e *chat.Entry) []byte {
-	b := make([]byte, 0, len(e.Piece.Text)+256)
+	b, begin := wire.BeginTextFrame(dst)
 	b = append(b, `{"op":"preview","session_id":"`...)
 	b = append(b, e.Session...)
 	b = append(b, `","cursor":"`...)
@@ -91,7 +91,7 @@ func (ws) AppendPiece(dst []byte, e *chat.Entry) []byte {
 	b = append(b, `","preview":`...)
 	b = e.Piece.AppendJSON(b)
 	b = append(b, '}')
-	return wire.AppendTextFrame(dst, b)
+	return wire.EndTextFrame(b, begin)
 }
 
 // sessionIn reads the session id at the start of a stored envelope.

@@ -29,6 +29,8 @@ func FuzzFrame(f *testing.F) {
 		`{"op":"watch","id":1,"session_id":"s","after":"42~b7.120"}`, `{"op":"watch","after":42}`, `{"op":"watch","after":null}`,
 		`{"op":"append","id":"x","session_id":"s","events":[{"type":"user.message","payload":{"text":"hi"}}]}`,
 		`{"op":"preview","preview":{"block":"b","offset":0,"text":"x"},"previews":[{"block":"c"}]}`,
+		`{"op":"preview","id":7,"session_id":"s","preview":{"block":"b","offset":3,"text":"für","kind":"text","turn_id":"t"}}`,
+		`{"op":"preview","turn_id":"t","previews":[{"block":"b","offset":3,"text":"x"}]}`,
 		`{"op":"answer","request_id":"p","text":"x","values":["a"],"granted":[],"decisions":[{"call_id":"c","approve":true}]}`,
 		`{"op":"ready","slots":3,"turns":["t-1"]}`, `{"slots":"x","id":[1]}`, `[]`, `null`, `{"id":`, "\xff",
 	} {
@@ -43,6 +45,12 @@ func FuzzFrame(f *testing.F) {
 		}
 		c, err := parseFrame(msg)
 		coded(t, err)
+		if quick, ok := readPieceFrame(msg); ok && utf8.Valid(msg) {
+			pieces, _ := c.pieces()
+			if err != nil || len(pieces) != 1 || pieces[0] != quick.piece.preview() || c.Op != "preview" || c.Session != quick.session || c.Turn != quick.turn || string(c.ID) != string(quick.id) {
+				t.Fatalf("quick %+v\nslow %+v, %v", quick, c, err)
+			}
+		}
 		if len(c.ID) > maxFrameID {
 			t.Fatalf("an id of %d bytes would be echoed", len(c.ID))
 		}

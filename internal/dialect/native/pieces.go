@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
 // maxCollected bounds the frames of pieces that are shown together.
@@ -14,12 +16,44 @@ const maxCollected = 64
 // sessions sends many pieces in a packet. Only the read loop uses it.
 type collected struct {
 	all []chat.SessionPieces
-	oks []serverFrame // the answers, without an id for frames that are not answered
+	oks []pieceAnswer
+}
+
+// pieceAnswer is the answer to a frame of pieces. Without an id it is not sent.
+type pieceAnswer struct {
+	id      json.RawMessage
+	session chat.SessionID
+	turn    chat.TurnID
+}
+
+// takePiece handles a frame with one piece.
+func (s *socket) takePiece(ctx context.Context, p pieceFrame, h handler) {
+	err := wire.Ended(ctx) // the credential may have ended after the frame was read
+	if err == nil {
+		err = s.count(ctx, "preview")
+	}
+	if err == nil {
+		err = h.handlePiece(ctx, &p)
+	}
+	if err != nil {
+		s.refuse(ctx, p.id, p.session, err)
+	}
+}
+
+func (s *socket) handlePiece(ctx context.Context, p *pieceFrame) error {
+	id, err := p.session, error(nil)
+	if id != "" {
+		if id, err = s.d.opt.Sessions.Resolve(ctx, s.caller, id); err != nil {
+			return err
+		}
+	}
+	s.preview(id, []chat.Preview{p.piece.preview()}, pieceAnswer{id: p.id, session: id})
+	return nil
 }
 
 // preview collects pieces. They are shown before the next frame of another kind is handled,
-// and before the read loop waits. Without an id in ok they are not answered.
-func (s *socket) preview(session chat.SessionID, pieces []chat.Preview, ok serverFrame) {
+// and before the read loop waits.
+func (s *socket) preview(session chat.SessionID, pieces []chat.Preview, ok pieceAnswer) {
 	s.pieces.all = append(s.pieces.all, chat.SessionPieces{Session: session, Pieces: pieces})
 	s.pieces.oks = append(s.pieces.oks, ok)
 }
@@ -44,20 +78,20 @@ func (s *socket) showPieces(ctx context.Context) {
 }
 
 // previewLater puts pieces into the order of their session.
-func (s *socket) previewLater(ctx context.Context, of chat.SessionPieces, ok serverFrame) {
+func (s *socket) previewLater(ctx context.Context, of chat.SessionPieces, ok pieceAnswer) {
 	err := s.later(ctx, func() (func(), error) {
 		wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, of.Session, of.Pieces)
 		return func() { s.answerPreview(ctx, of.Session, wait(), ok) }, err
 	})
 	if err != nil {
-		s.refuse(ctx, ok.ID, of.Session, err)
+		s.refuse(ctx, ok.id, of.Session, err)
 	}
 }
 
-func (s *socket) answerPreview(ctx context.Context, session chat.SessionID, err error, ok serverFrame) {
+func (s *socket) answerPreview(ctx context.Context, session chat.SessionID, err error, ok pieceAnswer) {
 	if err != nil {
-		s.refuse(ctx, ok.ID, session, err)
-	} else if len(ok.ID) > 0 {
-		s.send(ctx, ok)
+		s.refuse(ctx, ok.id, session, err)
+	} else if len(ok.id) > 0 {
+		s.send(ctx, serverFrame{Op: "ok", ID: ok.id, Session: ok.session, TurnID: ok.turn})
 	}
 }

@@ -26,7 +26,7 @@ func (d *Dialect) openSocket(w http.ResponseWriter, r *http.Request, c chat.Call
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
 		s := newSocket(d, conn, c)
 		s.watches = map[chat.SessionID]*watching{}
-		return s.run(ctx, s.handle)
+		return s.run(ctx, s)
 	})
 }
 
@@ -65,10 +65,16 @@ func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
 	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight)}
 }
 
+// handler handles the frames of a kind of socket.
+type handler interface {
+	handle(ctx context.Context, f clientFrame) error
+	handlePiece(ctx context.Context, p *pieceFrame) error
+}
+
 // run reads frames and handles them until the connection ends. Requests enter the
 // order of their session as they are read; answers to appends and previews may come in
 // another order. At shutdown the last frame asks the client to reconnect.
-func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f clientFrame) error) error {
+func (s *socket) run(ctx context.Context, h handler) error {
 	live, cancel := context.WithCancel(ctx)
 	defer s.group.Wait()
 	defer cancel()
@@ -84,9 +90,9 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 		}
 		if read++; read <= fewFrames {
 			// Most clients send a few watch frames and then only read.
-			freshstack.Run(func() { s.take(live, msg, handle) })
+			freshstack.Run(func() { s.take(live, msg, h) })
 		} else {
-			s.take(live, msg, handle)
+			s.take(live, msg, h)
 		}
 		if len(s.pieces.all) > 0 && (len(s.pieces.all) == maxCollected || !s.conn.Buffered()) {
 			s.showPieces(live)
@@ -98,7 +104,11 @@ func (s *socket) run(ctx context.Context, handle func(ctx context.Context, f cli
 // size while the client is idle.
 //
 //go:noinline
-func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.Context, f clientFrame) error) {
+func (s *socket) take(ctx context.Context, msg []byte, h handler) {
+	if p, ok := readPieceFrame(msg); ok {
+		s.takePiece(ctx, p, h)
+		return
+	}
 	f, err := parseFrame(msg)
 	if f.Op != "preview" {
 		s.showPieces(ctx) // they come before this frame
@@ -114,7 +124,7 @@ func (s *socket) take(ctx context.Context, msg []byte, handle func(ctx context.C
 		err = s.count(ctx, f.Op)
 	}
 	if err == nil {
-		err = handle(ctx, f)
+		err = h.handle(ctx, f)
 	}
 	if err != nil {
 		s.refuse(ctx, f.ID, name, err)
@@ -226,7 +236,7 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		if err != nil {
 			return err
 		}
-		s.preview(f.Session, pieces, serverFrame{Op: "ok", ID: f.ID, Session: f.Session})
+		s.preview(f.Session, pieces, pieceAnswer{id: f.ID, session: f.Session})
 		return nil
 	case "answer":
 		a, err := f.answer()

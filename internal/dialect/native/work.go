@@ -58,7 +58,7 @@ func (w *work) run(ctx context.Context) error {
 	ctx, w.cut = context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.tell(ctx) })
-	err := w.socket.run(ctx, w.handle)
+	err := w.socket.run(ctx, w)
 	if w.registration != nil {
 		w.registration.Leave() // its turns wait for the worker to reconnect
 	}
@@ -151,7 +151,21 @@ func (w *work) preview(ctx context.Context, f clientFrame) error {
 	for i := range pieces {
 		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
 	}
-	w.socket.preview(ref.Session, pieces, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+	w.socket.preview(ref.Session, pieces, pieceAnswer{id: f.ID, turn: f.Turn})
+	return nil
+}
+
+func (w *work) handlePiece(ctx context.Context, p *pieceFrame) error {
+	if w.registration == nil {
+		return w.handle(ctx, clientFrame{Op: "preview"}) // refuses it
+	}
+	ref, err := w.registration.Holds(p.turn)
+	if err != nil {
+		return err
+	}
+	piece := p.piece.preview()
+	piece.Turn, piece.Attempt = ref.Turn, ref.Attempt
+	w.socket.preview(ref.Session, []chat.Preview{piece}, pieceAnswer{id: p.id, turn: p.turn})
 	return nil
 }
 
