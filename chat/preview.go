@@ -32,6 +32,7 @@ type Preview struct {
 // SessionPieces are the pieces of one session in a call that handles those of several.
 type SessionPieces struct {
 	Session SessionID
+	Named   bool // Session is a name that a client uses, which may be an alias; the call sets the id
 	Pieces  []Preview
 	Err     error // set by the call: why the pieces were refused, all of them
 }

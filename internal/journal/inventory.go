@@ -83,11 +83,12 @@ type inventory struct {
 	db     string // of Pebble
 	logger *slog.Logger
 
-	saving sync.Mutex // held while db.inventory is replaced; taken before mu
-	mu     sync.Mutex
-	files  map[string]*trackedFile
-	mark   syncMark
-	synced vfs.File // db.synced; nil when the store is open for reading only
+	saving   sync.Mutex // held while db.inventory is replaced; taken before mu
+	mu       sync.Mutex
+	files    map[string]*trackedFile
+	mark     syncMark
+	markRoom [syncMarkSize]byte // memory for setMark
+	synced   vfs.File           // db.synced; nil when the store is open for reading only
 }
 
 // inventoryDamage lists how the folder differs from the inventory.
@@ -289,8 +290,7 @@ func (v *inventory) setMark(change func(*syncMark)) error {
 	if v.synced == nil {
 		return nil
 	}
-	var b [syncMarkSize]byte
-	_, err := v.synced.WriteAt(v.mark.append(b[:0]), 0)
+	_, err := v.synced.WriteAt(v.mark.append(v.markRoom[:0]), 0)
 	return err
 }
 

@@ -142,14 +142,11 @@ func (p *previews) write(ctx context.Context, all []chat.SessionPieces, after []
 			continue
 		}
 		id, pieces := all[i].Session, all[i].Pieces
-		blocks := p.open[id]
-		if blocks == nil {
-			blocks = map[chat.BlockID]chat.TurnID{}
-			p.open[id] = blocks
-		}
 		for k := range pieces {
 			mine.bytes = appendPiece(mine.bytes, id, after[i], &pieces[k])
-			blocks[pieces[k].Block] = pieces[k].Turn
+			if pieces[k].Offset == 0 { // the other pieces continue a block that is open
+				p.opened(id, &pieces[k])
+			}
 		}
 		mine.pieces += len(pieces)
 	}
@@ -165,6 +162,16 @@ func (p *previews) write(ctx context.Context, all []chat.SessionPieces, after []
 		p.changed.Broadcast()
 	}
 	return mine.err
+}
+
+// opened adds a block to the open ones.
+func (p *previews) opened(id chat.SessionID, first *chat.Preview) {
+	blocks := p.open[id]
+	if blocks == nil {
+		blocks = map[chat.BlockID]chat.TurnID{}
+		p.open[id] = blocks
+	}
+	blocks[first.Block] = first.Turn
 }
 
 // flush writes the queue with one call. The caller holds mu and has set busy.

@@ -21,9 +21,8 @@ type collected struct {
 
 // pieceAnswer is the answer to a frame of pieces. Without an id it is not sent.
 type pieceAnswer struct {
-	id      json.RawMessage
-	session chat.SessionID
-	turn    chat.TurnID
+	id   json.RawMessage
+	turn chat.TurnID // for workers; others get the session
 }
 
 // takePiece handles a frame with one piece.
@@ -33,28 +32,23 @@ func (s *socket) takePiece(ctx context.Context, p pieceFrame, h handler) {
 		err = s.count(ctx, "preview")
 	}
 	if err == nil {
-		err = h.handlePiece(ctx, &p)
+		err = h.handlePiece(ctx, p)
 	}
 	if err != nil {
 		s.refuse(ctx, p.id, p.session, err)
 	}
 }
 
-func (s *socket) handlePiece(ctx context.Context, p *pieceFrame) error {
-	id, err := p.session, error(nil)
-	if id != "" {
-		if id, err = s.d.opt.Sessions.Resolve(ctx, s.caller, id); err != nil {
-			return err
-		}
-	}
-	s.preview(id, []chat.Preview{p.piece.preview()}, pieceAnswer{id: p.id, session: id})
+func (s *socket) handlePiece(_ context.Context, p pieceFrame) error {
+	of := chat.SessionPieces{Session: p.session, Named: p.session != "", Pieces: []chat.Preview{p.piece.preview()}}
+	s.preview(of, pieceAnswer{id: p.id})
 	return nil
 }
 
 // preview collects pieces. They are shown before the next frame of another kind is handled,
 // and before the read loop waits.
-func (s *socket) preview(session chat.SessionID, pieces []chat.Preview, ok pieceAnswer) {
-	s.pieces.all = append(s.pieces.all, chat.SessionPieces{Session: session, Pieces: pieces})
+func (s *socket) preview(of chat.SessionPieces, ok pieceAnswer) {
+	s.pieces.all = append(s.pieces.all, of)
 	s.pieces.oks = append(s.pieces.oks, ok)
 }
 
@@ -89,9 +83,12 @@ func (s *socket) previewLater(ctx context.Context, of chat.SessionPieces, ok pie
 }
 
 func (s *socket) answerPreview(ctx context.Context, session chat.SessionID, err error, ok pieceAnswer) {
-	if err != nil {
+	switch {
+	case err != nil:
 		s.refuse(ctx, ok.id, session, err)
-	} else if len(ok.id) > 0 {
-		s.send(ctx, serverFrame{Op: "ok", ID: ok.id, Session: ok.session, TurnID: ok.turn})
+	case len(ok.id) > 0 && ok.turn != "":
+		s.send(ctx, serverFrame{Op: "ok", ID: ok.id, TurnID: ok.turn})
+	case len(ok.id) > 0:
+		s.send(ctx, serverFrame{Op: "ok", ID: ok.id, Session: session})
 	}
 }

@@ -68,7 +68,7 @@ func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
 // handler handles the frames of a kind of socket.
 type handler interface {
 	handle(ctx context.Context, f clientFrame) error
-	handlePiece(ctx context.Context, p *pieceFrame) error
+	handlePiece(ctx context.Context, p pieceFrame) error
 }
 
 // run reads frames and handles them until the connection ends. Requests enter the
@@ -236,7 +236,7 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		if err != nil {
 			return err
 		}
-		s.preview(f.Session, pieces, pieceAnswer{id: f.ID, session: f.Session})
+		s.preview(chat.SessionPieces{Session: f.Session, Pieces: pieces}, pieceAnswer{id: f.ID})
 		return nil
 	case "answer":
 		a, err := f.answer()

@@ -151,11 +151,11 @@ func (w *work) preview(ctx context.Context, f clientFrame) error {
 	for i := range pieces {
 		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
 	}
-	w.socket.preview(ref.Session, pieces, pieceAnswer{id: f.ID, turn: f.Turn})
+	w.socket.preview(chat.SessionPieces{Session: ref.Session, Pieces: pieces}, pieceAnswer{id: f.ID, turn: f.Turn})
 	return nil
 }
 
-func (w *work) handlePiece(ctx context.Context, p *pieceFrame) error {
+func (w *work) handlePiece(ctx context.Context, p pieceFrame) error {
 	if w.registration == nil {
 		return w.handle(ctx, clientFrame{Op: "preview"}) // refuses it
 	}
@@ -165,7 +165,7 @@ func (w *work) handlePiece(ctx context.Context, p *pieceFrame) error {
 	}
 	piece := p.piece.preview()
 	piece.Turn, piece.Attempt = ref.Turn, ref.Attempt
-	w.socket.preview(ref.Session, []chat.Preview{piece}, pieceAnswer{id: p.id, turn: p.turn})
+	w.socket.preview(chat.SessionPieces{Session: ref.Session, Pieces: []chat.Preview{piece}}, pieceAnswer{id: p.id, turn: p.turn})
 	return nil
 }
 
