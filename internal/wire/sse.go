@@ -198,12 +198,26 @@ func fromNode(userAgent string) bool {
 	return userAgent == "node" || userAgent == "undici" || strings.HasPrefix(userAgent, "Node.js/")
 }
 
+// ErrDetached is returned by a function given to [ServeSSE] when the stream continues
+// without its goroutine. [Stream.End] then ends it.
+var ErrDetached = errors.New("the stream continues without the goroutine of its function")
+
+// CanDetach reports whether the function may return [ErrDetached].
+func (s *Stream) CanDetach() bool { return s.w == nil }
+
 // run calls fn and ends the stream.
 func (s *Stream) run(fn func(context.Context, *Stream) error) {
+	if err := s.conns.guard(func() error { return fn(s.ctx, s) }); err != ErrDetached {
+		s.End(err)
+	}
+}
+
+// End ends a stream whose function has returned [ErrDetached], as the return of err from
+// the function would. It is called once.
+func (s *Stream) End(err error) {
 	defer s.release(s)
 	defer s.conn.Close() // also ends watchPeer
-	err := s.conns.guard(func() error { return fn(s.ctx, s) })
-	_ = s.finish(err) // the stream ends either way
+	_ = s.finish(err)    // the stream ends either way
 	s.cancel(ErrClosed)
 }
 
@@ -258,6 +272,32 @@ func (s *Stream) Write(ctx context.Context, p []byte) error {
 	s.wmu.Lock()
 	defer s.wmu.Unlock()
 	return s.send(ctx, p)
+}
+
+// TryWrite is Write for events that the kernel takes without waiting for the client. It
+// returns false if it takes none of them: then Write sends them, or fails.
+func (s *Stream) TryWrite(ctx context.Context, p []byte) bool {
+	if s.coding != "" || !s.wmu.TryLock() {
+		return false
+	}
+	defer s.wmu.Unlock()
+	return s.trySendChunk(ctx, p)
+}
+
+// TryWriteBlock is WriteBlocks for one block, with the same condition as [Stream.TryWrite].
+func (s *Stream) TryWriteBlock(ctx context.Context, b Block) bool {
+	if s.coding == "" || !s.wmu.TryLock() {
+		return false
+	}
+	defer s.wmu.Unlock()
+	if s.coding == Zstd {
+		return s.trySendChunk(ctx, b.Data)
+	}
+	if !s.sum.begun || !s.trySendChunk(ctx, b.Data) {
+		return false
+	}
+	s.sum.add(b)
+	return true
 }
 
 // writePacked is Write on a compressed stream. It is not inlined, because its blocks

@@ -28,7 +28,9 @@ func (s *Stream) send(ctx context.Context, p []byte) error {
 	if s.w != nil {
 		err = s.sendOwned(ctx, p)
 	} else if err = s.extend(ctx); err == nil {
-		err = s.sendTaken(p)
+		if err = s.sendRest(); err == nil {
+			err = s.sendTaken(p)
+		}
 	}
 	if err != nil {
 		s.closed = true
@@ -75,6 +77,21 @@ func (s *Stream) sendTaken(p []byte) error {
 	}
 	return s.sendVector(p)
 }
+
+// trySendChunk sends p as one chunk if the kernel takes it without waiting. The caller
+// holds wmu.
+func (s *Stream) trySendChunk(ctx context.Context, p []byte) bool {
+	if s.w != nil || s.head != nil {
+		return false
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	*buf = s.appendChunkEnd(append(s.appendChunkHead(*buf, len(p)), p...))
+	return s.trySend(ctx, *buf, s.flushRest)
+}
+
+// flushRest sends what was left by trySendChunk. A failure ends the stream.
+func (s *Stream) flushRest() { _ = s.Flush(context.WithoutCancel(s.ctx)) }
 
 // sendVector sends the chunk header, p and the chunk end without copying.
 func (s *Stream) sendVector(p []byte) error {

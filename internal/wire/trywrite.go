@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"bytes"
+	"context"
 	"net"
 	"syscall"
 )
@@ -38,4 +40,35 @@ func (t *tryWriter) send(b []byte) int {
 	}
 	t.buf = nil
 	return t.n
+}
+
+// trySend sends b if the kernel takes it without waiting for the peer. It reports false if
+// nothing was taken. When a part was taken, flush runs in a goroutine: its write sends the
+// rest first. The caller holds wmu.
+func (l *connBase) trySend(ctx context.Context, b []byte, flush func()) bool {
+	if l.closed || ctx.Err() != nil {
+		return false
+	}
+	if l.try == nil {
+		l.try = newTryWriter(l.conn)
+	}
+	if l.try.raw == nil || l.try.rest != nil || l.extend(ctx) != nil {
+		return false
+	}
+	n := l.try.send(b)
+	if n > 0 && n < len(b) {
+		l.try.rest = bytes.Clone(b[n:])
+		go flush()
+	}
+	return n > 0
+}
+
+// sendRest sends what trySend has taken and the kernel has not. The caller holds wmu.
+func (l *connBase) sendRest() error {
+	if l.try == nil || l.try.rest == nil {
+		return nil
+	}
+	_, err := l.conn.Write(l.try.rest)
+	l.try.rest = nil
+	return err
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -70,19 +69,11 @@ func (c *Conn) TryWrite(ctx context.Context, frames []byte) bool {
 		return false
 	}
 	defer c.wmu.Unlock()
-	if c.try == nil {
-		c.try = newTryWriter(c.conn)
-	}
-	if c.try.raw == nil || c.try.rest != nil || c.closed || c.closeSent || ctx.Err() != nil || c.extend(ctx) != nil {
-		return false
-	}
-	n := c.try.send(frames)
-	if n > 0 && n < len(frames) {
-		c.try.rest = bytes.Clone(frames[n:])
-		go func() { _ = c.Write(context.WithoutCancel(ctx), nil) }() // a failure ends the connection
-	}
-	return n > 0
+	return !c.closeSent && c.trySend(ctx, frames, c.flush)
 }
+
+// flush sends what TryWrite left. A failure ends the connection.
+func (c *Conn) flush() { _ = c.Write(context.WithoutCancel(c.ctx), nil) }
 
 // WriteText sends one message to this reader only.
 func (c *Conn) WriteText(ctx context.Context, payload []byte) error {
@@ -135,9 +126,8 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 		return ErrClosed
 	}
 	err := c.extend(ctx)
-	if err == nil && c.try != nil && c.try.rest != nil {
-		_, err = c.conn.Write(c.try.rest)
-		c.try.rest = nil
+	if err == nil {
+		err = c.sendRest()
 	}
 	if err == nil && len(b) > 0 {
 		_, err = c.conn.Write(b)

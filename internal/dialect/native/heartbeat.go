@@ -2,15 +2,17 @@ package native
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// heartbeat calls a function periodically. It has no goroutine while it waits:
-// there is one heartbeat per connection, and most connections are idle.
+// heartbeat calls a function when nothing was noted for a period. It has no goroutine while
+// it waits: there is one heartbeat per connection, and most connections are idle.
 type heartbeat struct {
 	mu    sync.Mutex // held during a call
 	timer *time.Timer
 	ended bool
+	noted atomic.Int64 // time of the last note, in nanoseconds
 }
 
 func beat(every time.Duration, f func()) *heartbeat {
@@ -20,13 +22,21 @@ func beat(every time.Duration, f func()) *heartbeat {
 	h.timer = time.AfterFunc(every, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !h.ended {
-			f()
-			h.timer.Reset(every)
+		if h.ended {
+			return
 		}
+		wait := every - time.Duration(time.Now().UnixNano()-h.noted.Load())
+		if wait <= 0 || wait > every {
+			f()
+			wait = every
+		}
+		h.timer.Reset(wait)
 	})
 	return h
 }
+
+// note delays the next call by a period from now.
+func (h *heartbeat) note() { h.noted.Store(time.Now().UnixNano()) }
 
 // stop ends it; no call is running when it returns.
 func (h *heartbeat) stop() {

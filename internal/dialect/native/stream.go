@@ -39,48 +39,108 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	return err
 }
 
-// reader is one reader of a stream. It waits with a small stack: the work is done in
-// calls that are not inlined.
+// reader is one reader of a stream. It waits without a goroutine where the connection
+// allows it, else with a small stack: the work is done in calls that are not inlined.
 type reader struct {
 	*Dialect
 	s      *wire.Stream
+	ctx    context.Context // of the stream
 	caller chat.Caller
 	id     chat.SessionID
 	start  chat.Start
 	begun  bool
+	err    error // of a write
+	said   bool  // bye was sent
+	beat   *heartbeat
 }
 
-// run is the write loop. The hub encodes once for all readers; a batch has everything
+// run follows the session. The hub encodes once for all readers; a batch has everything
 // that this reader lacks.
 func (f *reader) run(ctx context.Context, s *wire.Stream) error {
-	f.s = s
+	f.s, f.ctx = s, ctx
+	if s.CanDetach() {
+		f.opt.Sessions.Follow(ctx, f.caller, f.id, f.start, f.encoding(), f)
+		return wire.ErrDetached
+	}
 	for batch, err := range f.watch(ctx) {
-		if err != nil {
-			return f.bye(ctx, err)
-		}
-		if err := f.pass(ctx, &batch); err != nil {
-			return err
+		if !f.Take(batch, err) {
+			return f.err
 		}
 	}
-	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-		return f.bye(ctx, errShutdown())
-	}
-	if err := wire.Ended(ctx); err != nil {
-		return f.bye(ctx, err)
-	}
-	return nil
+	return f.last()
 }
 
 //go:noinline
 func (f *reader) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
-	var enc chat.Encoding = sse{}
+	return f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, f.encoding())
+}
+
+func (f *reader) encoding() chat.Encoding {
 	switch f.s.Coding() {
 	case wire.Gzip:
-		enc = packedSSE{}
+		return packedSSE{}
 	case wire.Zstd:
-		enc = framedSSE{}
+		return framedSSE{}
 	}
-	return f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, enc)
+	return sse{}
+}
+
+// Take writes a batch, or the error that ends the stream; it reports whether to continue.
+//
+//go:noinline
+func (f *reader) Take(b chat.Batch, err error) bool {
+	if err != nil {
+		f.err, f.said = f.bye(f.ctx, err), true
+		return false
+	}
+	f.err = f.pass(f.ctx, &b)
+	switch {
+	case f.beat != nil && len(b.Bytes) > 0:
+		f.beat.note()
+	case f.beat == nil && f.s.CanDetach():
+		f.beat = beat(f.opt.Heartbeat, func() { _ = f.ping() }) // after hello; a broken connection ends the context
+	}
+	return f.err == nil
+}
+
+// TryTake writes a batch if the connection takes it without waiting.
+func (f *reader) TryTake(b chat.Batch) bool {
+	if !f.begun || len(b.Bytes) == 0 || f.beat == nil {
+		return false
+	}
+	f.beat.note()
+	if b.Packs == nil {
+		return f.s.TryWrite(f.ctx, b.Bytes)
+	}
+	return len(b.Packs) == 1 && f.s.TryWriteBlock(f.ctx, blocks(b)[0])
+}
+
+// Done ends the stream.
+func (f *reader) Done() {
+	if f.beat != nil {
+		f.beat.stop()
+	}
+	if f.err == nil && !f.said {
+		f.err = f.last()
+	}
+	f.s.End(f.err)
+}
+
+// last says why the stream ends if its context has ended for a reason of the server.
+func (f *reader) last() error {
+	if errors.Is(context.Cause(f.ctx), wire.ErrShutdown) {
+		return f.bye(f.ctx, errShutdown())
+	}
+	if err := wire.Ended(f.ctx); err != nil {
+		return f.bye(f.ctx, err)
+	}
+	return nil
+}
+
+// ping tells an idle client that the connection works.
+func (f *reader) ping() error {
+	ping := pingFrame{f.now()}
+	return f.own(f.ctx, wire.AppendSSE(nil, "ping", "", ping.append(nil)))
 }
 
 // pass writes a batch.
@@ -93,8 +153,7 @@ func (f *reader) pass(ctx context.Context, b *chat.Batch) error {
 		hello := helloFrame{f.id, b.Last, b.Cursor, f.now()}
 		return f.own(ctx, wire.AppendSSE(nil, "hello", b.Cursor.String(), hello.append(nil)))
 	case b.Idle:
-		ping := pingFrame{f.now()}
-		return f.own(ctx, wire.AppendSSE(nil, "ping", "", ping.append(nil)))
+		return f.ping()
 	case len(b.Bytes) == 0:
 		return nil
 	case b.Packs != nil:
