@@ -32,7 +32,7 @@ type sessions interface {
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
-	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
 	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
 }
 
@@ -101,11 +101,7 @@ func (t *turn) begun(ctx context.Context, u *run, seq chat.Seq) (chat.Event, err
 
 // event reads one event of the session.
 func (t *turn) event(ctx context.Context, seq chat.Seq) (chat.Event, error) {
-	fact, err := t.sessions.Event(ctx, t.caller, t.session, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return fact.Event()
+	return t.sessions.Event(ctx, t.caller, t.session, seq)
 }
 
 func (t *turn) events(ctx context.Context, seqs []chat.Seq) ([]chat.Event, error) {

@@ -48,6 +48,7 @@ func TestEveryOperationChecksItsCaller(t *testing.T) {
 			return err
 		}, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
 		{"Read", func(e env, c chat.Caller) error { _, _, err := e.w.Read(ctx, c, e.id, chat.Range{}); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
+		{"Fact", func(e env, c chat.Caller) error { _, err := e.w.Fact(ctx, c, e.id, 1); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
 		{"Event", func(e env, c chat.Caller) error { _, err := e.w.Event(ctx, c, e.id, 1); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
 		{"Ends", func(e env, c chat.Caller) error { _, err := e.w.Ends(ctx, c, e.id, 1); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
 		{"Blocks", func(e env, c chat.Caller) error { _, err := e.w.Blocks(ctx, c, e.id); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},

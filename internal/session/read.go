@@ -41,13 +41,22 @@ func (s *Sessions) event(ctx context.Context, id chat.SessionID, seq chat.Seq) (
 	return fact.Event()
 }
 
-// Event returns one stored event.
-func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error) {
+// Fact returns one event as it is stored.
+func (s *Sessions) Fact(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error) {
 	sess, err := s.visible(ctx, c, id)
 	if err != nil {
 		return chat.Fact{}, err
 	}
 	return s.log.Get(ctx, sess.ID, seq)
+}
+
+// Event is [Sessions.Fact] with a decoded event.
+func (s *Sessions) Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
+	fact, err := s.Fact(ctx, c, id, seq)
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return fact.Event()
 }
 
 // Sent returns the event that the caller has stored with a client id, or nil.

@@ -201,11 +201,7 @@ func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, 
 }
 
 func (d *Dialect) event(ctx context.Context, t *target, seq chat.Seq) (*chat.Event, error) {
-	fact, err := d.opt.Sessions.Event(ctx, t.caller, t.session, seq)
-	if err != nil {
-		return nil, err
-	}
-	e, err := fact.Event()
+	e, err := d.opt.Sessions.Event(ctx, t.caller, t.session, seq)
 	return &e, err
 }
 

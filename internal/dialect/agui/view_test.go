@@ -14,7 +14,7 @@ func TestInspectorShowsEachEventInAGUI(t *testing.T) {
 	s.run(body("th", "r1", `u1 /tool search {"q":1}`))
 	shown := map[string]string{}
 	for _, e := range s.Events("th") {
-		fact, err := s.Sessions.Event(t.Context(), chat.Trusted, "th", e.Seq)
+		fact, err := s.Sessions.Fact(t.Context(), chat.Trusted, "th", e.Seq)
 		if err != nil {
 			t.Fatal(err)
 		}

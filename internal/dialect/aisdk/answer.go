@@ -108,7 +108,7 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 	if seq == 0 || seq > sess.Last {
 		return chat.Event{}, none
 	}
-	e, err := d.event(ctx, c, sess.ID, seq)
+	e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return e, err
 	}
@@ -116,14 +116,6 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 		return e, none
 	}
 	return e, nil
-}
-
-func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
-	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return fact.Event()
 }
 
 // asked is a prompt of a turn.

@@ -146,7 +146,7 @@ func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok && e == nil && err == nil {
 		_, seq, _ := parsed.Parts() // a fork has the same numbers
 		var found chat.Event
-		if found, err = d.event(ctx, c, id, seq); chat.CodeOf(err) == chat.NotFound {
+		if found, err = d.opt.Sessions.Event(ctx, c, id, seq); chat.CodeOf(err) == chat.NotFound {
 			return nil, nil
 		}
 		e = &found

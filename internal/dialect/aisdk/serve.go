@@ -29,7 +29,7 @@ type sessions interface {
 	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
-	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
@@ -253,7 +253,7 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string, legacy 
 		_, err = d.started(ctx, c, &sess, seq)
 	} else {
 		var e chat.Event
-		if e, err = d.event(ctx, c, sess.ID, seq); err != nil {
+		if e, err = d.opt.Sessions.Event(ctx, c, sess.ID, seq); err != nil {
 			return nil, err
 		}
 		if _, ok := e.Body.(chat.UserMessage); !ok {

@@ -82,11 +82,7 @@ func optionsOf(e *chat.Event) (o options) {
 }
 
 func (q *request) event(id chat.SessionID, seq chat.Seq) (chat.Event, error) {
-	fact, err := q.opt.Sessions.Event(q.ctx, q.caller, id, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return fact.Event()
+	return q.opt.Sessions.Event(q.ctx, q.caller, id, seq)
 }
 
 // completed returns the turn.completed of a run, nil while the run is active.

@@ -42,7 +42,7 @@ type sessions interface {
 	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
-	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
+	Fact(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
 	Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error)
 	Items(ctx context.Context, c chat.Caller, id chat.SessionID, before chat.Seq, limit int) (chat.ItemPage, error)
 	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
@@ -317,7 +317,7 @@ func (d *Dialect) readEvent(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if q.Err != nil {
 		return q.Err
 	}
-	fact, err := d.opt.Sessions.Event(r.Context(), c, sessionID(r), seq)
+	fact, err := d.opt.Sessions.Fact(r.Context(), c, sessionID(r), seq)
 	if err != nil {
 		return err
 	}

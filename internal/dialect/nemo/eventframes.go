@@ -54,7 +54,7 @@ func (d *Dialect) turnStart(ctx context.Context, e *chat.Event) (chat.Seq, error
 	if id, ok := chat.ParseID(chat.TurnPrefix, string(e.Turn)); ok {
 		sess, seq, err := d.opt.Sessions.ByID(ctx, chat.Trusted, id)
 		if err == nil && sess.ID == e.Session && seq <= e.Seq {
-			started, err := d.event(ctx, chat.Trusted, e.Session, seq)
+			started, err := d.opt.Sessions.Event(ctx, chat.Trusted, e.Session, seq)
 			if b, ok := started.Body.(chat.TurnStarted); ok && b.Trigger > 0 {
 				seq = b.Trigger
 			}

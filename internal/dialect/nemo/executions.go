@@ -112,7 +112,7 @@ func (d *Dialect) execution(ctx context.Context, c chat.Caller, name string) (*t
 		}
 		return nil, err
 	}
-	e, err := d.event(ctx, c, sess.ID, seq)
+	e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +247,7 @@ func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnRepor
 	if err != nil || sess.ID != rep.session.ID {
 		return nil, missing
 	}
-	e, err := d.event(ctx, c, sess.ID, seq)
+	e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return nil, err
 	}
@@ -256,13 +256,4 @@ func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnRepor
 		return nil, missing
 	}
 	return &p, nil
-}
-
-// event reads one event.
-func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
-	fact, err := d.opt.Sessions.Event(ctx, c, id, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return fact.Event()
 }

@@ -62,7 +62,7 @@ func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) 
 	missing := chat.Errorf(chat.NotFound, "no answer has the trace %q", text.Clip(trace, 80))
 	if id, ok := chat.ParseID("", trace); ok {
 		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
-			e, err := d.event(ctx, c, sess.ID, seq)
+			e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
 			if err != nil {
 				return "", "", err
 			}

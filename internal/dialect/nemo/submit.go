@@ -176,7 +176,7 @@ func (d *Dialect) lineState(ctx context.Context, c chat.Caller, id chat.SessionI
 		}
 	}
 	for _, seq := range line.Queue {
-		e, err := d.event(ctx, c, id, seq)
+		e, err := d.opt.Sessions.Event(ctx, c, id, seq)
 		if err != nil {
 			return s, err
 		}

@@ -61,12 +61,3 @@ func (d *Dialect) lastEvent(ctx context.Context, c chat.Caller, id chat.SessionI
 	}
 	return nil, nil
 }
-
-// event returns the event with a number.
-func (d *Dialect) event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error) {
-	f, err := d.opt.Sessions.Event(ctx, c, id, seq)
-	if err != nil {
-		return chat.Event{}, err
-	}
-	return f.Event()
-}

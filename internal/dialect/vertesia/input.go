@@ -171,7 +171,7 @@ func (d *Dialect) repeated(ctx context.Context, c chat.Caller, id chat.SessionID
 		return false, nil
 	}
 	seq, _ := chat.Public(refused).Details["sequence"].(chat.Seq)
-	e, err := d.event(ctx, c, id, seq)
+	e, err := d.opt.Sessions.Event(ctx, c, id, seq)
 	m, ok := e.Body.(chat.UserMessage)
 	return ok && m.Text == message, err
 }

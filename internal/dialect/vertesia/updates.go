@@ -216,7 +216,7 @@ func (d *Dialect) lastBefore(ctx context.Context, c chat.Caller, sess *chat.Sess
 	sort.Search(int(sess.Last), func(i int) bool {
 		var e chat.Event
 		if err == nil {
-			e, err = d.event(ctx, c, sess.ID, chat.Seq(i+1))
+			e, err = d.opt.Sessions.Event(ctx, c, sess.ID, chat.Seq(i+1))
 		}
 		if err != nil || e.At > at {
 			return true
