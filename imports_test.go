@@ -74,7 +74,7 @@ var rules = []rule{
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
 	{folder: "internal/journal/journaltest", own: []string{"chat", "internal/journal"}, libs: []string{"github.com/cockroachdb/pebble"}},
-	{folder: "internal/dialect/letta", own: []string{"chat", "internal/attachment", "internal/edge", "internal/record", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
+	{folder: "internal/dialect/letta", own: []string{"chat", "internal/attachment", "internal/edge", "internal/record", "internal/turnlog", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
 	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},
 	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},
 	{folder: "internal/dialect/vertesia/files", own: []string{"chat", "internal/edge", "internal/wire"}},

@@ -8,41 +8,14 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Await waits until a turn takes up a message of the main line, and returns the event that does it: turn.started, or turn.input
-// of a turn that was running. It calls idle each time that nothing has happened for so long. A message that was withdrawn is a
-// conflict.
-func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq, silence time.Duration, idle func() error) (chat.Event, error) {
-	for batch, err := range log.Watch(ctx, c, id, chat.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
-		if err != nil {
-			return chat.Event{}, err
-		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return chat.Event{}, err
-			}
-		}
-		for i := range batch.Entries {
-			e := &batch.Entries[i]
-			if e.Piece != nil || e.Label.Workstream != "" || !slices.Contains(Takers, e.Label.Type) {
-				continue
-			}
-			ev, err := e.Fact.Event()
-			if err != nil {
-				return ev, err
-			}
-			if taken, err := Takes(&ev, message); taken || err != nil {
-				return ev, err
-			}
-		}
-	}
-	return chat.Event{}, context.Cause(ctx)
-}
+// mainLine selects the events of the main line.
+var mainLine = ""
 
-// Takers are the types of the events that [Takes] looks at.
-var Takers = []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type()}
+// takers are the types of the events that takes looks at.
+var takers = []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type()}
 
-// Takes reports whether an event of the main line starts a turn with a message, or gives the message to a running turn.
-func Takes(e *chat.Event, message chat.Seq) (bool, error) {
+// takes reports whether an event of the main line starts a turn with a message, or gives the message to a running turn.
+func takes(e *chat.Event, message chat.Seq) (bool, error) {
 	switch b := e.Body.(type) {
 	case chat.TurnStarted:
 		return b.Trigger == message, nil
@@ -54,4 +27,83 @@ func Takes(e *chat.Event, message chat.Seq) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// Await waits until a turn takes up a message of the main line, and returns the event that does it: turn.started, or turn.input
+// of a turn that was running. It calls idle, unless that is nil, each time that nothing has happened for so long. A message that was withdrawn is a
+// conflict.
+func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq, silence time.Duration, idle func() error) (chat.Event, error) {
+	for batch, err := range log.Watch(ctx, c, id, chat.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
+		if err != nil {
+			return chat.Event{}, err
+		}
+		if batch.Idle && idle != nil {
+			if err := idle(); err != nil {
+				return chat.Event{}, err
+			}
+		}
+		for i := range batch.Entries {
+			e := &batch.Entries[i]
+			if e.Piece != nil || e.Label.Workstream != mainLine || !slices.Contains(takers, e.Label.Type) {
+				continue
+			}
+			ev, err := e.Fact.Event()
+			if err != nil {
+				return ev, err
+			}
+			if taken, err := takes(&ev, message); taken || err != nil {
+				return ev, err
+			}
+		}
+	}
+	return chat.Event{}, context.Cause(ctx)
+}
+
+// Taken returns the stored event that [Await] waits for, nil when no turn has taken up the message yet.
+func Taken(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
+	for e, err := range log.Events(ctx, c, id, chat.Range{After: message, Workstream: &mainLine, Types: takers}) {
+		if err != nil {
+			return nil, err
+		}
+		if taken, err := takes(&e, message); taken || err != nil {
+			return &e, err
+		}
+	}
+	return nil, nil
+}
+
+// Number returns the number of the turn.started event of a turn, 0 when the id is none of a turn.
+func Number(id chat.TurnID) chat.Seq {
+	parsed, ok := chat.ParseID(chat.TurnPrefix, string(id))
+	if !ok {
+		return 0
+	}
+	_, seq, _ := parsed.Parts()
+	return seq
+}
+
+// Started returns the turn.started event of a turn of the main line, nil when the session has no such turn.
+func Started(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
+	seq := Number(turn)
+	if seq == 0 {
+		return nil, nil
+	}
+	e, err := log.Event(ctx, c, id, seq)
+	if chat.CodeOf(err) == chat.NotFound {
+		return nil, nil
+	}
+	if _, ok := e.Body.(chat.TurnStarted); err != nil || !ok || e.Workstream != mainLine {
+		return nil, err
+	}
+	return &e, nil
+}
+
+// Last returns the last turn.started event of the main line up to an event, nil when there is none.
+func Last(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, upTo chat.Seq) (*chat.Event, error) {
+	for e, err := range log.Events(ctx, c, id, chat.Range{
+		Before: upTo + 1, Desc: true, Limit: 1, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()},
+	}) {
+		return &e, err
+	}
+	return nil, nil
 }

@@ -3,7 +3,9 @@
 // A plain watch gives a late reader a finished block as one event, and a live reader pieces and an event.
 // [Follow] gives both the same: every event and, before the event that finishes a block, every piece of the block, cut
 // where it was cut when it was written, all in order of position. So the n-th entry of a turn is the same for each reader,
-// also after a restart of the server, and a dialect whose clients resume by counting needs no storage of its own.
+// also after a restart of the server, and a dialect whose clients resume by counting needs no storage of its own. [Read] is
+// Follow with decoded entries. The other functions find what dialects look for in a log: the turn that answers a message, and
+// the prompts that have ended.
 //
 // There are two limits. A power cut loses pieces that were not synced yet. And a block of a workstream that was open when a
 // turn of the main line ended may come later among the entries of the next turn for a late reader than for a live one.
@@ -20,8 +22,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Log is what Follow uses of the session layer.
+// Log is what this package uses of the session layer.
 type Log interface {
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
+	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
 	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/text"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // answer answers the open prompts that the request names. It returns false when the request names none, open or closed.
@@ -116,30 +117,20 @@ func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, 
 		return nil, nil
 	}
 	var out []closedPrompt
-	ends := map[string]chat.Event{}
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Limit: recentPrompts, Desc: true, Types: primeTypes}) {
+	for p, err := range turnlog.ClosedPrompts(ctx, d.opt.Sessions, t.caller, t.session) {
 		if err != nil {
 			return nil, err
 		}
-		p, ok := chat.AsPrompt(&e)
-		if !ok {
-			ends[chat.AnswerOf(e.Body)] = e
-			continue
-		}
-		end, closed := ends[p.RequestID]
-		if !closed {
-			continue
-		}
-		for _, id := range interruptIDs(&p) {
+		for _, id := range interruptIDs(&p.Prompt) {
 			if entry, ok := wanted[id]; ok {
-				out = append(out, closedPrompt{id: id, event: end, differs: entry.Status == "resolved" && differs(&p, &end, entries, results)})
+				out = append(out, closedPrompt{id: id, event: p.End, differs: entry.Status == "resolved" && differs(&p, entries, results)})
 				delete(wanted, id)
 			}
 		}
 		if p.Approval != nil && len(entries) == 0 {
 			for _, c := range p.Approval.Calls {
 				if _, ok := results[c.CallID]; ok && c.Client {
-					out = append(out, closedPrompt{id: c.CallID, event: end})
+					out = append(out, closedPrompt{id: c.CallID, event: p.End})
 				}
 			}
 		}
@@ -162,17 +153,17 @@ func interruptIDs(p *chat.Prompt) (ids []string) {
 }
 
 // differs reports whether a request says something else than the event that closed the prompt.
-func differs(p *chat.Prompt, end *chat.Event, entries map[string]resumeEntry, results map[string]message) bool {
-	a, _, err := answerTo(p, entries, results)
+func differs(p *turnlog.ClosedPrompt, entries map[string]resumeEntry, results map[string]message) bool {
+	a, _, err := answerTo(&p.Prompt, entries, results)
 	if err != nil {
 		return true
 	}
-	body, err := a.Body(p)
+	body, err := a.Body(&p.Prompt)
 	if err != nil {
 		return true
 	}
 	draft := chat.NewDraft(body)
-	return draft.Normalize() != nil || !chat.SameJSON(draft.Payload, end.Payload)
+	return draft.Normalize() != nil || !chat.SameJSON(draft.Payload, p.End.Payload)
 }
 
 // answeredElsewhere tells the page that somebody else was first.

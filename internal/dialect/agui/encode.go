@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // variant is what differs between clients.
@@ -36,23 +37,6 @@ func (f *frame) id() string {
 	return string(f.event) + "." + strconv.Itoa(f.n)
 }
 
-// entry is one entry of a session's log.
-type entry struct {
-	at    chat.At
-	event *chat.Event   // nil for a piece
-	piece *chat.Preview // nil for an event
-}
-
-// entryOf copies an entry, which is valid only until the next batch.
-func entryOf(e *chat.Entry) (entry, error) {
-	if e.Piece != nil {
-		p := *e.Piece
-		return entry{at: e.At, piece: &p}, nil
-	}
-	ev, err := chat.Fact{Seq: e.Fact.Seq, JSON: slices.Clone(e.Fact.JSON)}.Event()
-	return entry{at: e.At, event: &ev}, err
-}
-
 // encoder folds the entries of a session into the frames of its runs. It does no I/O. The frames depend only on the entries, so
 // every reader of a run gets the same ones.
 type encoder struct {
@@ -68,10 +52,10 @@ type encoder struct {
 	calls    map[string]*call         // calls that were shown, by their id
 	turn     chat.TurnID              // the running turn of the main line
 
-	run     *run     // nil between runs
-	last    string   // the id of the last run
-	waiting []string // the prompts that the last run ended with and that are still open
-	held    []entry  // what happened since the last run ended, while it waits
+	run     *run            // nil between runs
+	last    string          // the id of the last run
+	waiting []string        // the prompts that the last run ended with and that are still open
+	held    []turnlog.Entry // what happened since the last run ended, while it waits
 	out     []frame
 	at      chat.At
 }
@@ -112,31 +96,31 @@ func newEncoder(f variant, thread string) *encoder {
 }
 
 // take returns the frames that an entry adds.
-func (x *encoder) take(s entry) []frame {
+func (x *encoder) take(s turnlog.Entry) []frame {
 	x.out = nil
 	x.process(s)
 	return x.out
 }
 
-func (x *encoder) process(s entry) {
+func (x *encoder) process(s turnlog.Entry) {
 	if len(x.waiting) == 0 || !x.hold(s) {
 		x.apply(s)
 	}
 }
 
 // hold keeps an entry for the next run while the last one waits for answers. It returns false for the event that begins the next run.
-func (x *encoder) hold(s entry) bool {
-	if s.event != nil {
-		if _, ok := s.event.Body.(chat.TurnStarted); ok && s.event.Workstream == "" {
+func (x *encoder) hold(s turnlog.Entry) bool {
+	if s.Event != nil {
+		if _, ok := s.Event.Body.(chat.TurnStarted); ok && s.Event.Workstream == "" {
 			x.resume()
 			return false
 		}
-		if id := chat.AnswerOf(s.event.Body); id != "" && slices.Contains(x.waiting, id) {
+		if id := chat.AnswerOf(s.Event.Body); id != "" && slices.Contains(x.waiting, id) {
 			if x.waiting = slices.DeleteFunc(x.waiting, func(w string) bool { return w == id }); len(x.waiting) > 0 {
 				x.apply(s)
 				return true
 			}
-			x.begin(s.event, x.continuedID(s.event), nil)
+			x.begin(s.Event, x.continuedID(s.Event), nil)
 			x.apply(s)
 			x.flush()
 			return true
@@ -149,9 +133,9 @@ func (x *encoder) hold(s entry) bool {
 // resume shows what is held when a turn starts while prompts of workstreams are still open.
 func (x *encoder) resume() {
 	x.waiting = nil
-	if i := slices.IndexFunc(x.held, func(h entry) bool { return h.event != nil }); i >= 0 {
-		e := x.held[i].event
-		x.at = x.held[i].at
+	if i := slices.IndexFunc(x.held, func(h turnlog.Entry) bool { return h.Event != nil }); i >= 0 {
+		e := x.held[i].Event
+		x.at = x.held[i].At
 		x.begin(e, x.continuedID(e), nil)
 	}
 	x.flush()
@@ -193,13 +177,13 @@ func (x *encoder) note(e *chat.Event) {
 	}
 }
 
-func (x *encoder) apply(s entry) {
-	x.at = s.at
-	if s.piece != nil {
-		x.piece(s.piece)
+func (x *encoder) apply(s turnlog.Entry) {
+	x.at = s.At
+	if s.Piece != nil {
+		x.piece(s.Piece)
 		return
 	}
-	e := s.event
+	e := s.Event
 	if isImported(e) {
 		if m, ok := messageOf(e); ok {
 			x.imported = append(x.imported, m)

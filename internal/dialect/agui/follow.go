@@ -81,41 +81,22 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 		after = t.base.Seq - 1
 	}
 	v := &view{target: t}
-	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, t.caller, t.session, after, d.opt.Heartbeat) {
-		if err != nil {
-			return err
-		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
+	return turnlog.Read(ctx, d.opt.Sessions, t.caller, t.session, after, d.opt.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
 		var out []frame
-		for i := range batch.Entries {
-			s, err := entryOf(&batch.Entries[i])
-			if err != nil {
-				return err
-			}
-			if out, err = v.add(out, enc.take(s)); err != nil {
-				return err
-			}
-			if v.done {
-				break
+		var err error
+		for i := 0; i < len(entries) && !v.done; i++ {
+			if out, err = v.add(out, enc.take(entries[i])); err != nil {
+				return false, err
 			}
 		}
-		if batch.Live && !v.done {
+		if live && !v.done {
 			out = v.caughtUp(out, enc)
 		}
 		if len(out) > 0 {
-			if err := show(out); err != nil {
-				return err
-			}
+			err = show(out)
 		}
-		if v.done {
-			return nil
-		}
-	}
-	return context.Cause(ctx)
+		return v.done, err
+	})
 }
 
 // view selects the frames of a target.
@@ -227,24 +208,11 @@ func (d *Dialect) await(ctx context.Context, t *target, idle func() error) error
 		t.base, t.from = &e, e.Seq
 		return nil
 	}
-	if t.base, err = d.turnAt(ctx, t.caller, t.session, e.Seq); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
 		return err
 	}
 	t.from, t.rest = t.base.Seq, true
 	return nil
-}
-
-// turnAt returns the last turn.started of the main line up to an event, nil when there is none.
-func (d *Dialect) turnAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (*chat.Event, error) {
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
-		Before: seq + 1, Desc: true, Limit: 1, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()},
-	}) {
-		if err != nil {
-			return nil, err
-		}
-		return &e, nil
-	}
-	return nil, nil
 }
 
 // primeTypes are the events before a turn that its runs depend on.
@@ -289,7 +257,7 @@ func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID,
 		return nil, errNoRun(last)
 	}
 	t := &target{caller: c, session: sess.ID, thread: cmp.Or(thread, threadOf(&sess)), runID: runID, variant: f, from: seq, exact: true, skip: n}
-	if t.base, err = d.turnAt(ctx, c, sess.ID, t.from); err == nil && t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, c, sess.ID, t.from); err == nil && t.base == nil {
 		err = errNoRun(last)
 	}
 	return t, err

@@ -209,7 +209,7 @@ func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq,
 	if err != nil || st.Line(mainLine).Turn == nil && len(st.Prompts) == 0 {
 		return chat.MaxSeq, err
 	}
-	if t.base, err = d.turnAt(ctx, t.caller, t.session, st.Last); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
 		return chat.MaxSeq, err
 	}
 	enc, err := d.folded(ctx, t, nil)
@@ -232,24 +232,15 @@ func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*e
 	if err := d.prime(ctx, t, enc); err != nil {
 		return nil, err
 	}
-	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, t.caller, t.session, t.base.Seq-1, 0) {
-		if err != nil {
-			return nil, err
-		}
-		for i := range batch.Entries {
-			s, err := entryOf(&batch.Entries[i])
-			if err != nil {
-				return nil, err
-			}
-			if frames := enc.take(s); each != nil {
+	err := turnlog.Read(ctx, d.opt.Sessions, t.caller, t.session, t.base.Seq-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
+		for _, e := range entries {
+			if frames := enc.take(e); each != nil {
 				each(frames)
 			}
 		}
-		if batch.Live {
-			break
-		}
-	}
-	return enc, ctx.Err()
+		return live, nil
+	})
+	return enc, err
 }
 
 // appendUI adds an event to the messages of a page. What the agent says and does between two messages of people is one message.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // randomLog is a session with events of all types in random order, most of them as a real session has them.
@@ -18,7 +19,7 @@ type randomLog struct {
 	at      chat.At
 	turn    chat.TurnID
 	blocks  map[string]int // bytes by line and block
-	entries []entry
+	entries []turnlog.Entry
 }
 
 func (l *randomLog) add(line string, body chat.Body) chat.Seq {
@@ -29,7 +30,7 @@ func (l *randomLog) add(line string, body chat.Body) chat.Seq {
 	id := chat.EventID(fmt.Sprintf("e-%d", l.seq))
 	e := &chat.Event{Session: "s", Seq: l.seq, At: l.at, Type: body.Type(), ID: id, Turn: l.turn, Workstream: line, Payload: d.Payload, Body: body,
 		Actor: chat.Actor{Kind: chat.Agent, ID: "a"}}
-	l.entries = append(l.entries, entry{at: l.at, event: e})
+	l.entries = append(l.entries, turnlog.Entry{At: l.at, Event: e})
 	return l.seq
 }
 
@@ -55,7 +56,7 @@ func (l *randomLog) once() {
 		l.at += chat.AtStep
 		p := &chat.Preview{Block: chat.BlockID(block), Offset: l.blocks[key], Text: text, End: l.blocks[key] + len(text), Kind: kind, Workstream: line}
 		l.blocks[key] += len(text)
-		l.entries = append(l.entries, entry{at: l.at, piece: p})
+		l.entries = append(l.entries, turnlog.Entry{At: l.at, Piece: p})
 	case 5, 6:
 		delete(l.blocks, line+"/"+block)
 		l.add(line, chat.AgentText{Block: chat.BlockID(block), Text: l.pick("", "word word word wörd wörd", "x")})
@@ -113,7 +114,7 @@ func (l *randomLog) once() {
 	case 27:
 		if l.rng.IntN(3) == 0 {
 			l.add("", chat.AgentText{Text: "from the page"})
-			l.entries[len(l.entries)-1].event.Via = via
+			l.entries[len(l.entries)-1].Event.Via = via
 		}
 		seq := l.add("", chat.UserMessage{Text: "and this"})
 		l.add("", chat.TurnInput{Sequences: []chat.Seq{seq, 99999}})
@@ -136,7 +137,7 @@ func (l *randomLog) once() {
 }
 
 // framesOf encodes a log.
-func framesOf(entries []entry, f variant, whole bool) (out []frame) {
+func framesOf(entries []turnlog.Entry, f variant, whole bool) (out []frame) {
 	x := newEncoder(f, "thread")
 	x.whole = whole
 	for _, s := range entries {

@@ -7,6 +7,7 @@ import (
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // start does what a request for a run asks for: it stores the newest message, or answers prompts. It returns the run to show.
@@ -233,7 +234,7 @@ func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.
 
 // attach shows the running turn, or what the thread waits for, or nothing.
 func (d *Dialect) attach(ctx context.Context, t *target, st *chat.State) (err error) {
-	if t.base, err = d.turnAt(ctx, t.caller, t.session, st.Last); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
 		return err
 	}
 	t.from, t.rest = t.base.Seq, true
@@ -246,7 +247,7 @@ func (d *Dialect) attach(ctx context.Context, t *target, st *chat.State) (err er
 // continueAt shows the run that begins at or after an event that has closed a prompt.
 func (d *Dialect) continueAt(ctx context.Context, t *target, seq chat.Seq) (err error) {
 	t.from = seq
-	if t.base, err = d.turnAt(ctx, t.caller, t.session, seq); err == nil && t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, seq); err == nil && t.base == nil {
 		err = chat.Errorf(chat.Conflict, "the answered question belongs to no run; the answer is stored")
 	}
 	return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // As returns an event as clients of this dialect see it: a list of frames, empty when nothing of the event is shown. The caller has
@@ -20,7 +21,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		return nil, err
 	}
 	t := &target{caller: chat.Trusted, session: e.Session, thread: threadOf(&sess), variant: variant{v1: true}}
-	if t.base, err = d.turnAt(ctx, t.caller, t.session, e.Seq); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
 		return frames, err
 	}
 	enc := newEncoder(t.variant, t.thread)
@@ -31,7 +32,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		made := enc.take(entry{at: one.At, event: &one})
+		made := enc.take(turnlog.Entry{At: one.At, Event: &one})
 		if one.Seq < e.Seq {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // answer stores the answers in a page's assistant message. The response continues the message behind the last prompt that the
@@ -89,7 +90,7 @@ func (d *Dialect) answerFirst(ctx context.Context, c chat.Caller, st *chat.State
 func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, sess *chat.Session, id string) (chat.Event, error) {
 	seq := chat.Seq(0)
 	if turn, _, ok := parseRun(id); ok {
-		seq = turnSeq(turn)
+		seq = turnlog.Number(turn)
 	} else {
 		st, err := d.opt.Sessions.State(ctx, c, sess.ID)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // via marks events that came through this dialect.
@@ -99,21 +100,17 @@ func (r *run) start(message chat.Seq) chunk {
 }
 
 // take returns what an entry adds. The result is valid until the next call.
-func (r *run) take(e *chat.Entry) ([]addition, error) {
+func (r *run) take(e *turnlog.Entry) []addition {
 	p := e.Piece
 	if p == nil {
-		ev, err := e.Fact.Event()
-		if err != nil {
-			return nil, err
-		}
-		return r.event(&ev), nil
+		return r.event(e.Event)
 	}
 	r.added = r.added[:0]
 	if p.Workstream == "" && p.Turn == r.turn && r.turn != "" && !r.ended {
 		r.piece(p.Block, p.Kind == chat.ThinkingBlock, p.Offset, p.Text)
 		r.flush(false)
 	}
-	return r.added, nil
+	return r.added
 }
 
 // event returns what a stored event adds, as take does. A prompt ends the segment, also if it adds no chunks.

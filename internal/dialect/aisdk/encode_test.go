@@ -24,11 +24,7 @@ func TestResultWithoutAnIDEndsTheOldestCall(t *testing.T) {
 			r := newRun(false)
 			var called, ended []string
 			for i := range l.entries {
-				added, err := r.take(&l.entries[i])
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, a := range added {
+				for _, a := range r.take(&l.entries[i]) {
 					for _, c := range a.chunks {
 						switch {
 						case c.typ == chunkToolInput && c.tool == "weather":

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // As returns an event as pages see it: a list of chunks, or the message of a person. The list is empty when pages see nothing of
@@ -21,7 +22,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		return append(out, marshal(l.messages[0])), nil
 	}
 	r := newRun(false)
-	from := turnSeq(e.Turn)
+	from := turnlog.Number(e.Turn)
 	if e.Workstream != mainLine || from == 0 || from > e.Seq {
 		r.turn, r.session = e.Turn, e.Session // outside of a turn of the main line, what comes before it does not matter
 		r.event(&e)

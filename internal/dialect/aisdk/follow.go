@@ -25,18 +25,8 @@ type target struct {
 func (t *target) taken(e *chat.Event) {
 	t.turn = e.Seq
 	if _, ok := e.Body.(chat.TurnInput); ok {
-		t.turn, t.at.message = turnSeq(e.Turn), e.Seq
+		t.turn, t.at.message = turnlog.Number(e.Turn), e.Seq
 	}
-}
-
-// turnSeq is the number of the turn.started event of a turn, 0 when the id is none.
-func turnSeq(id chat.TurnID) chat.Seq {
-	parsed, ok := chat.ParseID(chat.TurnPrefix, string(id))
-	if !ok {
-		return 0
-	}
-	_, seq, _ := parsed.Parts()
-	return seq
 }
 
 // follow calls write with the chunks of a target that the client lacks, and idle in times of silence. It returns nil when the
@@ -50,29 +40,12 @@ func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write fun
 		t.taken(&e)
 	}
 	s := newSelector(&t)
-	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, c, t.session, t.turn-1, d.opt.Heartbeat) {
-		if err != nil {
-			return err
+	return turnlog.Read(ctx, d.opt.Sessions, c, t.session, t.turn-1, d.opt.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
+		if chunks := s.takeAll(entries, live); len(chunks) > 0 {
+			return s.done, write(chunks)
 		}
-		if batch.Idle {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		chunks, err := s.takeBatch(&batch)
-		if err != nil {
-			return err
-		}
-		if len(chunks) > 0 {
-			if err := write(chunks); err != nil {
-				return err
-			}
-		}
-		if s.done {
-			return nil
-		}
-	}
-	return context.Cause(ctx)
+		return s.done, nil
+	})
 }
 
 // count returns how many chunks a target has now.
@@ -81,17 +54,11 @@ func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, er
 		return 0, nil
 	}
 	s := newSelector(&t)
-	for batch, err := range turnlog.Follow(ctx, d.opt.Sessions, c, t.session, t.turn-1, 0) {
-		if err != nil {
-			return 0, err
-		}
-		chunks, err := s.takeBatch(&batch)
-		n += len(chunks)
-		if err != nil || batch.Live || s.done {
-			return n, err
-		}
-	}
-	return n, context.Cause(ctx)
+	err = turnlog.Read(ctx, d.opt.Sessions, c, t.session, t.turn-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
+		n += len(s.takeAll(entries, live))
+		return live || s.done, nil
+	})
+	return n, err
 }
 
 // selector picks the chunks of a target from those of its turn. It does no I/O.
@@ -108,28 +75,22 @@ type selector struct {
 
 func newSelector(t *target) *selector { return &selector{t: t, run: newRun(t.legacy)} }
 
-// takeBatch takes entries of the turn and returns the chunks that they add.
-func (s *selector) takeBatch(b *chat.Batch) ([]chunk, error) {
-	for i := range b.Entries {
-		if err := s.take(&b.Entries[i]); err != nil {
-			return nil, err
-		}
-		if s.done {
+// takeAll takes entries of the turn and returns the chunks that they add.
+func (s *selector) takeAll(entries []turnlog.Entry, live bool) []chunk {
+	for i := range entries {
+		if s.take(&entries[i]); s.done {
 			break
 		}
 	}
-	if b.Live {
+	if live {
 		s.caughtUp()
 	}
-	return s.ready(), nil
+	return s.ready()
 }
 
 // take takes an entry of the turn.
-func (s *selector) take(e *chat.Entry) error {
-	added, err := s.run.take(e)
-	if err != nil {
-		return err
-	}
+func (s *selector) take(e *turnlog.Entry) {
+	added := s.run.take(e)
 	for i := range added {
 		if s.done {
 			break
@@ -142,7 +103,6 @@ func (s *selector) take(e *chat.Entry) error {
 	if s.run.ended && !s.done {
 		s.finish(finishStop) // the segment is empty
 	}
-	return nil
 }
 
 // add shows an addition if it belongs to the response.

@@ -10,12 +10,13 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // randomLog writes a turn with events of all kinds in random order.
 type randomLog struct {
 	*rand.Rand
-	entries  []chat.Entry
+	entries  []turnlog.Entry
 	seq      chat.Seq
 	blocks   []*chat.Block
 	calls    []string
@@ -52,7 +53,11 @@ func (l *randomLog) event(body chat.Body, line string, turn chat.TurnID) chat.Ev
 }
 
 func (l *randomLog) store(e chat.Event) {
-	l.entries = append(l.entries, chat.Entry{Session: e.Session, At: e.At, Fact: e.Fact(), Label: chat.Label{Type: e.Type, Workstream: e.Workstream}, Block: chat.FinishedBlock(e.Body)})
+	stored, err := e.Fact().Event()
+	if err != nil {
+		panic(err)
+	}
+	l.entries = append(l.entries, turnlog.Entry{At: e.At, Event: &stored})
 }
 
 func (l *randomLog) add(body chat.Body, line string, turn chat.TurnID) {
@@ -136,7 +141,7 @@ func (l *randomLog) piece(line string, turn chat.TurnID, text string) {
 	b := pick(l, l.blocks)
 	p := &chat.Preview{Block: b.ID, Offset: len(b.Text), End: len(b.Text) + len(text), Text: text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn}
 	b.Text += text
-	l.entries = append(l.entries, chat.Entry{Session: "c1", At: chat.At(l.seq+10)*chat.AtStep + 1, Piece: p, Label: chat.Label{Workstream: b.Workstream}})
+	l.entries = append(l.entries, turnlog.Entry{At: chat.At(l.seq+10)*chat.AtStep + 1, Piece: p})
 }
 
 func (l *randomLog) finish() {
@@ -222,10 +227,7 @@ func selected(t *testing.T, l *randomLog, tg target, late bool) []chunk {
 		s.caughtUp()
 	}
 	for i := range l.entries {
-		if err := s.take(&l.entries[i]); err != nil {
-			t.Fatal(err)
-		}
-		if !late {
+		if s.take(&l.entries[i]); !late {
 			out = append(out, s.ready()...)
 		}
 		if s.done {
@@ -242,9 +244,7 @@ func segments(t *testing.T, l *randomLog, legacy bool) (all []segment) {
 	r := newRun(legacy)
 	all = []segment{{}}
 	for i := range l.entries {
-		if _, err := r.take(&l.entries[i]); err != nil {
-			t.Fatal(err)
-		}
+		r.take(&l.entries[i])
 		if last := all[len(all)-1]; r.at != last {
 			all = append(all, r.at)
 		}
@@ -344,14 +344,9 @@ func listed(t *testing.T, l *randomLog, legacy bool) json.RawMessage {
 	t.Helper()
 	list := &listing{legacy: legacy, users: map[chat.Seq]*uiMessage{}}
 	for i := range l.entries {
-		if l.entries[i].Piece != nil {
-			continue
+		if e := l.entries[i].Event; e != nil {
+			list.take(e)
 		}
-		e, err := l.entries[i].Fact.Event()
-		if err != nil {
-			t.Fatal(err)
-		}
-		list.take(&e)
 	}
 	b, err := list.json(legacy, maxListMessages)
 	if err != nil {

@@ -200,24 +200,17 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, st *chat.State, draf
 func (d *Dialect) attach(ctx context.Context, c chat.Caller, e *chat.Event) (target, error) {
 	t := target{session: e.Session}
 	if isReply(e) {
-		t.turn, t.at.message = turnSeq(e.Turn), e.Seq
+		t.turn, t.at.message = turnlog.Number(e.Turn), e.Seq
 		t.run = runID(e.Turn, t.at)
 		return t, nil
 	}
 	t.waits, t.run = e.Seq, string(e.ID)
-	for next, err := range d.opt.Sessions.Events(ctx, c, e.Session, chat.Range{After: e.Seq, Workstream: &mainLine, Types: turnlog.Takers}) {
-		if err != nil {
-			return t, err
-		}
-		if found, err := turnlog.Takes(&next, e.Seq); err != nil {
-			return t, err
-		} else if found {
-			t.taken(&next)
-			t.run = runID(next.Turn, t.at)
-			break
-		}
+	taken, err := turnlog.Taken(ctx, d.opt.Sessions, c, e.Session, e.Seq)
+	if err == nil && taken != nil {
+		t.taken(taken)
+		t.run = runID(taken.Turn, t.at)
 	}
-	return t, nil
+	return t, err
 }
 
 // replace answers a message again, or an edited one, in a fork that takes the place of the session in this chat.

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/keylock"
+	"github.com/parley-hq/parley/internal/turnlog"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -224,11 +225,12 @@ func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legac
 	if !finished {
 		return nil, nil
 	}
-	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Desc: true, Limit: 1, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
-		t.turn, t.run = e.Seq, string(e.Turn)
-		return t, err
+	e, err := turnlog.Last(ctx, d.opt.Sessions, c, sess.ID, sess.Last)
+	if err != nil || e == nil {
+		return nil, err
 	}
-	return nil, nil
+	t.turn, t.run = e.Seq, string(e.Turn)
+	return t, nil
 }
 
 // runByID returns the run with an id, or the run of the message with an id while it waits, nil when the id is neither.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // openApproval returns the open approval request of a conversation, nil when there is none.
@@ -218,30 +219,19 @@ func (a *approvalAnswer) same(b chat.UserApprovalResponse) bool {
 	return true
 }
 
-// recentPrompts bounds the events that are searched for an approval request.
-const recentPrompts = 1000
-
 // approvalEnd returns the event that ended the newest approval request with one of the ids: ids of calls, of messages or
 // of requests.
 func (q *request) approvalEnd(cv *conversation, ids []string) (*chat.Event, error) {
-	ends := map[string]chat.Event{}
-	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, cv.session, chat.Range{
-		Limit: recentPrompts, Desc: true, Workstream: &mainLine, Types: []string{
-			chat.AgentApprovalRequest{}.Type(), chat.UserApprovalResponse{}.Type(), chat.PromptClosed{}.Type(),
-		},
-	}) {
+	for p, err := range turnlog.ClosedPrompts(q.ctx, q.opt.Sessions, q.caller, cv.session) {
 		if err != nil {
 			return nil, err
 		}
-		b, ok := e.Body.(chat.AgentApprovalRequest)
-		if !ok {
-			ends[chat.AnswerOf(e.Body)] = e
+		if p.Approval == nil || p.Workstream != mainLine {
 			continue
 		}
-		named := slices.Contains(ids, b.RequestID) || slices.Contains(ids, llm.MessageID(e.ID, 0)) ||
-			slices.ContainsFunc(b.Calls, func(c chat.ApprovalCall) bool { return slices.Contains(ids, c.CallID) })
-		if end, ok := ends[b.RequestID]; named && ok {
-			return &end, nil
+		if slices.Contains(ids, p.RequestID) || slices.Contains(ids, llm.MessageID(p.Asked, 0)) ||
+			slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return slices.Contains(ids, c.CallID) }) {
+			return &p.End, nil
 		}
 	}
 	return nil, nil

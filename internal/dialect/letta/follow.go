@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // follower follows the run of one request.
@@ -69,48 +70,16 @@ func (f *follower) await(idle func() error) error {
 	if f.run != nil {
 		return nil
 	}
-	return f.entries(chat.Start{Cursor: &chat.Cursor{Seq: f.message}}, idle, func(entries []chat.Entry) (bool, error) {
-		for i := range entries {
-			e := &entries[i]
-			if e.Piece != nil || e.Label.Workstream != mainLine {
-				continue
-			}
-			switch e.Label.Type {
-			case chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type():
-				if err := f.begin(&e.Fact); err != nil || f.run != nil {
-					return true, err
-				}
-			}
-		}
-		return false, nil
-	})
-}
-
-// begin sets the run when the event starts a turn with the message, or gives the message to a running turn.
-func (f *follower) begin(fact *chat.Fact) error {
-	e, err := fact.Event()
+	e, err := turnlog.Await(f.ctx, f.opt.Sessions, f.caller, f.conv.session, f.message, f.opt.Heartbeat, idle)
 	if err != nil {
 		return err
 	}
-	started := &e
-	switch b := e.Body.(type) {
-	case chat.UserMessageWithdrawn:
-		if b.Sequence == f.message {
-			return chat.Errorf(chat.Conflict, "the message was withdrawn before the agent read it")
-		}
-		return nil
-	case chat.TurnInput:
-		if !slices.Contains(b.Sequences, f.message) {
-			return nil
-		}
-		if started, err = f.turnStarted(f.conv.session, e.Turn); err != nil || started == nil {
-			return err
-		}
+	started, err := f.turnStarted(f.conv.session, e.Turn)
+	if err != nil || started == nil {
+		return err
+	}
+	if _, ok := e.Body.(chat.TurnInput); ok {
 		f.after = max(f.after, e.At)
-	case chat.TurnStarted:
-		if b.Trigger != f.message {
-			return nil
-		}
 	}
 	f.run, err = f.runIn(f.conv, *started)
 	return err

@@ -8,6 +8,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/record"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // run is a turn in Letta's terms.
@@ -97,44 +98,19 @@ func (q *request) completed(r *run) (*chat.Event, error) {
 
 // turnOfMessage returns the turn.started of the turn that took up a message, nil when no turn has.
 func (q *request) turnOfMessage(id chat.SessionID, message chat.Seq) (*chat.Event, error) {
-	for e, err := range q.opt.Sessions.Events(q.ctx, q.caller, id, chat.Range{
-		After: message, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type()},
-	}) {
-		if err != nil {
-			return nil, err
-		}
-		switch b := e.Body.(type) {
-		case chat.TurnStarted:
-			if b.Trigger == message {
-				return &e, nil
-			}
-		case chat.TurnInput:
-			if slices.Contains(b.Sequences, message) {
-				return q.turnStarted(id, e.Turn)
-			}
-		}
+	e, err := turnlog.Taken(q.ctx, q.opt.Sessions, q.caller, id, message)
+	switch {
+	case chat.CodeOf(err) == chat.Conflict: // the message was withdrawn
+		return nil, nil
+	case err != nil || e == nil:
+		return nil, err
 	}
-	return nil, nil
+	return q.turnStarted(id, e.Turn)
 }
 
 // turnStarted returns the turn.started of a turn, nil when the id is not one of a turn.
 func (q *request) turnStarted(id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
-	parsed, ok := chat.ParseID(chat.TurnPrefix, string(turn))
-	if !ok {
-		return nil, nil
-	}
-	_, seq, ok := parsed.Parts()
-	if !ok {
-		return nil, nil
-	}
-	e, err := q.event(id, seq)
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := e.Body.(chat.TurnStarted); !ok {
-		return nil, nil
-	}
-	return &e, nil
+	return turnlog.Started(q.ctx, q.opt.Sessions, q.caller, id, turn)
 }
 
 // runState is a run as clients see it.
