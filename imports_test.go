@@ -31,6 +31,7 @@ var rules = []rule{
 
 	{folder: "internal/sse"},
 	{folder: "internal/text"},
+	{folder: "internal/aguiwire"},
 	{folder: "internal/attachment", own: []string{"chat"}},
 	{folder: "internal/edge", own: []string{"chat", "internal/wire", "internal/text"}},
 	{folder: "internal/wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
@@ -57,7 +58,7 @@ var rules = []rule{
 	{folder: "agent", own: []string{"chat"}},
 	{folder: "internal/agentpool", own: []string{"chat", "agent"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
-	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/llm/openai", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
+	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/aguiwire", "internal/llm/openai", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 
@@ -74,6 +75,7 @@ var rules = []rule{
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
 	{folder: "internal/journal/journaltest", own: []string{"chat", "internal/journal"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/dialect/agui", own: []string{"chat", "internal/aguiwire", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/dialect/letta", own: []string{"chat", "internal/attachment", "internal/edge", "internal/record", "internal/turnlog", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
 	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},
 	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/sse"
 	"github.com/parley-hq/parley/internal/text"
@@ -17,55 +18,25 @@ import (
 
 // aguiEvent is an event of AG-UI, with the fields of all types.
 type aguiEvent struct {
-	Type        string          `json:"type"`
-	MessageID   string          `json:"messageId"`
-	Role        string          `json:"role"`
-	Delta       json.RawMessage `json:"delta"` // a string, or a JSON Patch
-	Subagent    string          `json:"subagentRunId"`
-	CallID      string          `json:"toolCallId"`
-	CallName    string          `json:"toolCallName"`
-	Content     json.RawMessage `json:"content"` // of a result: a string, or parts
-	StepName    string          `json:"stepName"`
-	Snapshot    json.RawMessage `json:"snapshot"`
-	Messages    []aguiMessage   `json:"messages"`
-	Message     string          `json:"message"`
-	Name        string          `json:"name"`
-	Value       json.RawMessage `json:"value"` // of a custom event
-	Raw         json.RawMessage `json:"rawEvent"`
-	Description string          `json:"description"`
-	Metadata    json.RawMessage `json:"metadata"`
-	Outcome     *struct {
-		Type       string          `json:"type"`
-		Interrupts []aguiInterrupt `json:"interrupts"`
-	} `json:"outcome"`
-	Usage []struct {
-		Model      string `json:"model"`
-		Input      int64  `json:"inputTokens"`
-		Output     int64  `json:"outputTokens"`
-		Reasoning  int64  `json:"reasoningTokens"`
-		Cached     int64  `json:"cachedInputTokens"`
-		CacheWrite int64  `json:"cacheWriteInputTokens"`
-	} `json:"usage"`
-}
-
-// aguiMessage is a message of AG-UI.
-type aguiMessage struct {
-	ID       string     `json:"id"`
-	Role     string     `json:"role"`
-	Content  any        `json:"content,omitempty"`
-	Calls    []aguiCall `json:"toolCalls,omitempty"`
-	CallID   string     `json:"toolCallId,omitempty"`
-	Error    string     `json:"error,omitempty"`
-	Subagent string     `json:"subagentRunId,omitempty"`
-}
-
-type aguiCall struct {
-	ID       string `json:"id"`
-	Type     string `json:"type"`
-	Function struct {
-		Name      string `json:"name"`
-		Arguments string `json:"arguments"`
-	} `json:"function"`
+	Type        string             `json:"type"`
+	MessageID   string             `json:"messageId"`
+	Role        string             `json:"role"`
+	Delta       json.RawMessage    `json:"delta"` // a string, or a JSON Patch
+	Subagent    string             `json:"subagentRunId"`
+	CallID      string             `json:"toolCallId"`
+	CallName    string             `json:"toolCallName"`
+	Content     json.RawMessage    `json:"content"` // of a result: a string, or parts
+	StepName    string             `json:"stepName"`
+	Snapshot    json.RawMessage    `json:"snapshot"`
+	Messages    []aguiwire.Message `json:"messages"`
+	Message     string             `json:"message"`
+	Name        string             `json:"name"`
+	Value       json.RawMessage    `json:"value"` // of a custom event
+	Raw         json.RawMessage    `json:"rawEvent"`
+	Description string             `json:"description"`
+	Metadata    json.RawMessage    `json:"metadata"`
+	Outcome     *aguiwire.Outcome  `json:"outcome"`
+	Usage       []aguiwire.Tokens  `json:"usage"`
 }
 
 // aguiRun handles one run.
@@ -161,7 +132,7 @@ func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 		return u.updateState(e)
 	case "MESSAGES_SNAPSHOT":
 		if n := len(e.Messages); n > 0 && e.Messages[n-1].Role == "assistant" {
-			u.snapshot, _ = e.Messages[n-1].Content.(string)
+			_ = json.Unmarshal(e.Messages[n-1].Content, &u.snapshot) // content of another form has no text
 		}
 	case "SUBAGENT_STARTED":
 		params, _ := json.Marshal(map[string]string{"description": e.Description})
@@ -274,7 +245,7 @@ func (u *aguiRun) finish(ctx context.Context, e *aguiEvent) ([]promptRequest, er
 	}
 	for _, t := range e.Usage {
 		u.out.usage = append(u.out.usage, chat.AgentUsage{Model: t.Model, Usage: chat.Usage{
-			InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheReadTokens: t.Cached, CacheCreationTokens: t.CacheWrite,
+			InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheReadTokens: t.Cached, CacheCreationTokens: t.Written,
 		}})
 	}
 	if !u.written && u.snapshot != "" && len(u.out.openCalls) == 0 {

@@ -4,9 +4,9 @@ import (
 	"context"
 	"maps"
 	"strconv"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -81,24 +81,20 @@ func (u *aguiRun) records(ctx context.Context) (ids map[string]string, state jso
 }
 
 // messages is the conversation as AG-UI messages.
-func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]string) []aguiMessage {
-	out := []aguiMessage{}
+func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]string) []aguiwire.Message {
+	out := []aguiwire.Message{}
 	if u.a.opt.Instructions != "" {
-		out = append(out, aguiMessage{ID: "instructions", Role: "system", Content: u.a.opt.Instructions})
+		out = append(out, aguiwire.Message{ID: "instructions", Role: "system", Content: chat.AppendString(nil, u.a.opt.Instructions)})
 	}
 	open := map[string]bool{} // calls without a result
 	for _, m := range all {
-		one := aguiMessage{ID: m.id, Role: m.role, Content: m.text}
+		one := aguiwire.Message{ID: m.id, Role: m.role, Content: chat.AppendString(nil, m.text)}
 		switch {
 		case m.fromPrompt:
 			continue // sent as a call and its result, or as resume
 		case m.call != nil:
-			c := aguiCall{ID: endpointCallID(m.call.CallID), Type: "function"}
-			c.Function.Name, c.Function.Arguments = m.call.Tool, string(m.call.Params)
-			if c.Function.Arguments == "" {
-				c.Function.Arguments = "{}"
-			}
-			one.Content, one.Calls = nil, []aguiCall{c}
+			c := aguiwire.NewCall(endpointCallID(m.call.CallID), m.call.Tool, m.call.Params)
+			one.Content, one.Calls = nil, []aguiwire.Call{c}
 			open[c.ID] = true
 		case m.resultOf != "":
 			if one.CallID = endpointCallID(m.resultOf); !open[one.CallID] {
@@ -112,7 +108,7 @@ func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]st
 				one.ID = id
 			}
 		case len(m.parts) > 0:
-			one.Content = u.a.contentParts(ctx, u.r.turn, &m, aguiImage)
+			one.Content, _ = json.Marshal(u.a.contentParts(ctx, u.r.turn, &m, aguiImage)) // strings only
 		}
 		out = append(out, one)
 	}
@@ -121,9 +117,5 @@ func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]st
 
 // aguiImage is an image as a content part of AG-UI.
 func aguiImage(url string) map[string]any {
-	source := map[string]any{"type": "url", "value": url}
-	if media, data, inline := strings.Cut(strings.TrimPrefix(url, "data:"), ";base64,"); inline {
-		source = map[string]any{"type": "data", "value": data, "mimeType": media}
-	}
-	return map[string]any{"type": "image", "source": source}
+	return map[string]any{"type": "image", "source": aguiwire.NewSource(url, "")}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -24,16 +25,6 @@ var askTool = map[string]any{
 			"options":  map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "The possible answers, when only these are possible."},
 		},
 	},
-}
-
-// aguiInterrupt is an interrupt that a run ends with.
-type aguiInterrupt struct {
-	ID      string          `json:"id"`
-	Reason  string          `json:"reason"`
-	Message string          `json:"message"`
-	CallID  string          `json:"toolCallId"`
-	Schema  json.RawMessage `json:"responseSchema"`
-	Expires string          `json:"expiresAt"`
 }
 
 // Prefixes of the ids in a roundRecord: the kind of the prompt.
@@ -99,7 +90,7 @@ func choice(text string, options []string) chat.AgentInputRequest {
 }
 
 // interrupt is an interrupt as a prompt.
-func (u *aguiRun) interrupt(in *aguiInterrupt) promptRequest {
+func (u *aguiRun) interrupt(in *aguiwire.Interrupt) promptRequest {
 	text := cmp.Or(in.Message, in.Reason)
 	q := promptRequest{id: interruptPrompt + in.ID}
 	seconds := 0.0

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
@@ -199,9 +200,7 @@ func messageOf(e *chat.Event) (m message, ok bool) {
 	case chat.AgentThinking:
 		return message{ID: messageIDOf("", b.Block, e), Role: "reasoning", Content: quote(b.Text)}, b.Text != ""
 	case chat.AgentToolCall:
-		one := toolCall{ID: cmp.Or(b.CallID, string(e.ID)), Type: "function"}
-		one.Function.Name, one.Function.Arguments = b.Tool, string(orEmpty(b.Params))
-		return message{ID: string(e.ID), Role: "assistant", Calls: []toolCall{one}}, true
+		return message{ID: string(e.ID), Role: "assistant", Calls: []aguiwire.Call{aguiwire.NewCall(cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params)}}, true
 	case chat.AgentToolResult:
 		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(resultText(b.Result))}, b.CallID != ""
 	case chat.AgentToolError:

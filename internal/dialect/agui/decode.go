@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
@@ -235,7 +236,7 @@ func userPart(p *part) (out chat.Part, err error) {
 		out.Type = "file"
 	case "binary":
 		out.Type = "" // that of the media type
-		source = &partSource{Type: "url", Value: p.URL, MediaType: p.MediaType}
+		source = &aguiwire.Source{Type: "url", Value: p.URL, MediaType: p.MediaType}
 		if p.Data != "" {
 			source.Type, source.Value = "data", p.Data
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -69,7 +70,7 @@ type run struct {
 	n         int
 	subagents map[string]bool            // that were started in it; true while open
 	shown     map[string]json.RawMessage // activities by their id, and the state under ""
-	usage     []tokens
+	usage     []aguiwire.Tokens
 }
 
 type subagent struct {
@@ -287,8 +288,8 @@ func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
 	}
 	if trigger != nil {
 		x.run.trigger = trigger.Seq
-		ev.Input = &input{
-			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []tool{}, Context: []contextItem{}, Props: emptyObject,
+		ev.Input = &aguiwire.Input{
+			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []aguiwire.Tool{}, Context: []aguiwire.ContextItem{}, Props: emptyObject,
 		}
 		x.imported = nil
 	}

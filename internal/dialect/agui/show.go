@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -146,10 +147,7 @@ func (x *encoder) call(line, id, name string, params json.RawMessage) {
 	}
 	x.calls[id] = &call{line: line}
 	tag := x.open(line)
-	args := string(params)
-	if args == "" || args == "null" {
-		args = "{}"
-	}
+	args := string(orEmpty(params))
 	x.emit(event{Type: "TOOL_CALL_START", CallID: id, CallName: cmp.Or(name, "tool"), Subagent: tag})
 	x.emit(event{Type: "TOOL_CALL_ARGS", CallID: id, Delta: &args, Subagent: tag})
 	x.emit(event{Type: "TOOL_CALL_END", CallID: id, Subagent: tag})
@@ -214,7 +212,7 @@ func (x *encoder) count(u chat.AgentUsage) {
 		i++
 	}
 	if i == len(x.run.usage) {
-		x.run.usage = append(x.run.usage, tokens{Model: u.Model})
+		x.run.usage = append(x.run.usage, aguiwire.Tokens{Model: u.Model})
 	}
 	t := &x.run.usage[i]
 	t.Input += max(0, u.InputTokens)
@@ -302,14 +300,11 @@ func userParts(id chat.SessionID, b chat.UserMessage) (parts []part) {
 		if kind == "file" {
 			kind = "document"
 		}
-		source := &partSource{Type: "url", Value: p.URL, MediaType: p.MediaType}
+		address := p.URL
 		if p.Path != "" {
-			source.Value = attachment.URL(id, p.Path)
+			address = attachment.URL(id, p.Path)
 		}
-		if media, data, ok := strings.Cut(strings.TrimPrefix(p.URL, "data:"), ";base64,"); ok && strings.HasPrefix(p.URL, "data:") {
-			source = &partSource{Type: "data", Value: data, MediaType: media}
-		}
-		parts = append(parts, part{Type: kind, Source: source})
+		parts = append(parts, part{Type: kind, Source: aguiwire.NewSource(address, p.MediaType)})
 	}
 	if only {
 		return nil
