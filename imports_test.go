@@ -72,10 +72,11 @@ var rules = []rule{
 	{folder: "internal/cluster/clustertest", own: []string{"internal/cluster"}}, // a log, for tests
 	{folder: "internal/cluster/natslog", own: []string{"internal/cluster"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/turnlog", own: []string{"chat"}},
-	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
+	{folder: "internal/pages", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
+	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/pages", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
 	{folder: "internal/journal/journaltest", own: []string{"chat", "internal/journal"}, libs: []string{"github.com/cockroachdb/pebble"}},
-	{folder: "internal/dialect/agui", own: []string{"chat", "internal/aguiwire", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
+	{folder: "internal/dialect/agui", own: []string{"chat", "internal/aguiwire", "internal/attachment", "internal/edge", "internal/pages", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/dialect/letta", own: []string{"chat", "internal/attachment", "internal/edge", "internal/record", "internal/turnlog", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
 	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},
 	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},

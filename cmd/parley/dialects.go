@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/nemo"
 	"github.com/parley-hq/parley/internal/dialect/vertesia"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/sealed"
 	"github.com/parley-hq/parley/internal/session"
 	"github.com/parley-hq/parley/internal/wire"
@@ -94,19 +95,23 @@ func (p *parley) openLetta() (endpoint, error) {
 	return endpoint{routes: d.Routes(), as: d.As, run: d.Run}, nil
 }
 
+// pageOptions are the options of the dialects of web pages.
+func (p *parley) pageOptions() pages.Options {
+	return pages.Options{
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: p.conns, Agents: p.agentNames,
+		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+	}
+}
+
 func (p *parley) openAGUI() (endpoint, error) {
-	d := agui.New(agui.Options{
-		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: p.conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
-		Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
-	})
+	d := agui.New(agui.Options{Options: p.pageOptions(), Agent: p.sessions.DefaultAgent, Version: version})
 	return endpoint{routes: d.Routes(), as: d.As}, nil
 }
 
 func (p *parley) openAISDK() (endpoint, error) {
 	d := aisdk.New(aisdk.Options{
-		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns, Agents: p.agentNames,
-		Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Remote: p.auth.Remote,
-		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+		Options:       p.pageOptions(),
+		SocketOptions: aisdk.SocketOptions{Allow: p.allow, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Remote: p.auth.Remote},
 	})
 	return endpoint{routes: d.Routes(), as: d.As}, nil
 }

@@ -19,7 +19,7 @@ func (d *Dialect) answer(ctx context.Context, t *target, st *chat.State, in *inp
 			return done, err
 		}
 		// Another answer was first in this moment. What has been stored of this request is found again.
-		if st, err = d.opt.Sessions.State(ctx, t.caller, t.session); err != nil {
+		if st, err = d.Sessions.State(ctx, t.caller, t.session); err != nil {
 			return false, err
 		}
 		t.extra = nil
@@ -67,7 +67,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 	}
 	for _, one := range plan {
 		if one.cancel {
-			if _, err := d.opt.Sessions.Stop(ctx, t.caller, t.session, one.prompt.Workstream, "the question was cancelled"); err != nil {
+			if _, err := d.Sessions.Stop(ctx, t.caller, t.session, one.prompt.Workstream, "the question was cancelled"); err != nil {
 				return false, err
 			}
 			t.closing = one.prompt.RequestID
@@ -75,7 +75,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 			continue
 		}
 		one.answer.ClientID = answerKey(one.prompt.Seq, in.RunID, "")
-		e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
+		e, err := d.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
 		if chat.ReasonOf(err) == chat.PromptEnded && d.stillOpen(ctx, t, one.prompt.RequestID) { // its deadline has passed
 			t.closing, e.Seq, err = one.prompt.RequestID, st.Last+1, nil
 			t.extra = append(t.extra, answeredElsewhere(closedPrompt{id: t.closing, event: chat.Event{At: one.prompt.Deadline, Body: chat.PromptClosed{Reason: chat.Expired}}}))
@@ -93,7 +93,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 
 // stillOpen reports whether a prompt that takes no answers is open in the log.
 func (d *Dialect) stillOpen(ctx context.Context, t *target, id string) bool {
-	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
+	st, err := d.Sessions.State(ctx, t.caller, t.session)
 	return err == nil && slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.RequestID == id })
 }
 
@@ -117,7 +117,7 @@ func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, 
 		return nil, nil
 	}
 	var out []closedPrompt
-	for p, err := range turnlog.ClosedPrompts(ctx, d.opt.Sessions, t.caller, t.session) {
+	for p, err := range turnlog.ClosedPrompts(ctx, d.Sessions, t.caller, t.session) {
 		if err != nil {
 			return nil, err
 		}

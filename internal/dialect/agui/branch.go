@@ -21,20 +21,16 @@ func alias(thread, message string) string {
 
 // find returns the session of a thread.
 func (d *Dialect) find(ctx context.Context, c chat.Caller, thread string) (chat.Session, error) {
-	sess, err := d.opt.Sessions.Own(ctx, c, alias(thread, ""))
-	if chat.CodeOf(err) == chat.NotFound {
-		sess, err = d.opt.Sessions.Own(ctx, c, thread)
-	}
-	return sess, err
+	return d.Find(ctx, c, alias(thread, ""), thread)
 }
 
 // findBranch returns the session that a request is for. A page that keeps branches says with its history in which one it is.
 func (d *Dialect) findBranch(ctx context.Context, c chat.Caller, in *input) (chat.Session, error) {
 	if in.branches() {
 		for _, id := range in.earlier() {
-			sess, err := d.opt.Sessions.Own(ctx, c, alias(in.ThreadID, id))
+			sess, err := d.Sessions.Own(ctx, c, alias(in.ThreadID, id))
 			if err == nil {
-				err = d.opt.Sessions.ReplaceAlias(ctx, c, alias(in.ThreadID, ""), sess.ID)
+				err = d.Sessions.ReplaceAlias(ctx, c, alias(in.ThreadID, ""), sess.ID)
 			}
 			if chat.CodeOf(err) != chat.NotFound {
 				return sess, err
@@ -95,7 +91,7 @@ func (d *Dialect) replaced(ctx context.Context, t *target, st *chat.State, in *i
 			break
 		}
 	}
-	for next, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, r) {
+	for next, err := range d.Sessions.Events(ctx, t.caller, t.session, r) {
 		return &next, err
 	}
 	return nil, nil
@@ -116,21 +112,18 @@ func (in *input) asksAgain(f variant, st *chat.State, e *chat.Event) bool {
 // fork continues the thread in a fork that ends before a message. id is the id of the message that begins the branch.
 func (d *Dialect) fork(ctx context.Context, t *target, st *chat.State, replaced *chat.Event, id string) error {
 	c, old := t.caller, t.session
-	if _, err := d.opt.Sessions.Stop(ctx, c, old, mainLine, "the message is answered anew in a fork"); err != nil {
-		return err
-	}
-	fork, err := d.opt.Sessions.Fork(ctx, c, old, chat.Fork{After: replaced.Seq - 1, Title: st.Session.Title, Agent: st.Session.Agent, Metadata: threadInfo{Thread: t.thread}.metadata()})
+	fork, err := d.Fork(ctx, c, &st.Session, replaced.Seq, threadInfo{Thread: t.thread}.metadata())
 	if err != nil {
 		return err
 	}
 	t.session = fork.ID
-	err = d.opt.Sessions.ReplaceAlias(ctx, c, alias(t.thread, messageID(replaced)), old)
+	err = d.Sessions.ReplaceAlias(ctx, c, alias(t.thread, messageID(replaced)), old)
 	if chat.CodeOf(err) == chat.Denied { // another owner's session: this caller finds it by its id only
 		err = nil
 	}
 	for _, name := range []string{id, ""} {
 		if err == nil {
-			err = d.opt.Sessions.ReplaceAlias(ctx, c, alias(t.thread, name), fork.ID)
+			err = d.Sessions.ReplaceAlias(ctx, c, alias(t.thread, name), fork.ID)
 		}
 	}
 	return err

@@ -26,18 +26,18 @@ func capabilities(name string) map[string]any {
 // info lists the agents. CopilotKit asks for one that is called default unless a page names another.
 func (d *Dialect) info(_ *http.Request, c chat.Caller) (any, error) {
 	agents := map[string]any{}
-	for _, name := range append(d.opt.Agents(c.In()), "default") {
+	for _, name := range append(d.Agents(c.In()), "default") {
 		agents[name] = map[string]any{"name": name, "description": "", "className": "HttpAgent", "capabilities": capabilities(name)}
 	}
 	return map[string]any{
-		"version": d.opt.Version, "agents": agents, "mode": "sse", "audioFileTranscriptionEnabled": false,
+		"version": d.version, "agents": agents, "mode": "sse", "audioFileTranscriptionEnabled": false,
 		"threadEndpoints": map[string]bool{"list": true, "inspect": true, "mutations": false, "realtimeMetadata": false},
 	}, nil
 }
 
 // stop asks the running turn of a thread to end.
 func (d *Dialect) stop(r *http.Request, c chat.Caller) (any, error) {
-	b, err := d.http.Body(r)
+	b, err := d.HTTP.Body(r)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (d *Dialect) stopThread(r *http.Request, c chat.Caller, agent, thread strin
 		return nil, err
 	}
 	if runID != "" {
-		st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+		st, err := d.Sessions.State(ctx, c, sess.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -84,11 +84,7 @@ func (d *Dialect) stopThread(r *http.Request, c chat.Caller, agent, thread strin
 			return map[string]bool{"stopped": false}, nil
 		}
 	}
-	res, err := d.opt.Sessions.Stop(ctx, c, sess.ID, mainLine, "stopped in the page")
-	if err != nil {
-		return nil, err
-	}
-	return map[string]bool{"stopped": res.Stopped}, nil
+	return d.Stop(ctx, c, sess.ID)
 }
 
 func bodyOf(e *chat.Event) chat.Body {
@@ -100,7 +96,7 @@ func bodyOf(e *chat.Event) chat.Body {
 
 // single is CopilotKit's form of all requests through one route.
 func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.http.Body(r)
+	b, err := d.HTTP.Body(r)
 	if err != nil {
 		return err
 	}
@@ -129,7 +125,7 @@ func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 		return chat.Errorf(chat.NotFound, "the method %q is not offered here", text.Clip(in.Method, 80))
 	}
 	if err == nil {
-		d.http.Send(w, r, http.StatusOK, out)
+		d.HTTP.Send(w, r, http.StatusOK, out)
 	}
 	return err
 }
@@ -149,14 +145,14 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 			return nil, err
 		}
 	}
-	page, err := d.opt.Sessions.List(r.Context(), c, f)
+	page, err := d.Sessions.List(r.Context(), c, f)
 	if err != nil {
 		return nil, err
 	}
 	list := []any{}
 	for i := range page.Sessions {
 		s := &page.Sessions[i]
-		if now, err := d.opt.Sessions.Own(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
+		if now, err := d.Sessions.Own(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
 			continue // a fork has taken its place in the thread
 		}
 		list = append(list, map[string]any{
@@ -178,7 +174,7 @@ func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	list := []message{}
-	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: maxHydrated, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
+	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: maxHydrated, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
 		if err != nil {
 			return nil, err
 		}
@@ -220,7 +216,7 @@ func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	t.session = sess.ID
-	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: maxThreadTurns, Desc: true, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
+	for e, err := range d.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: maxThreadTurns, Desc: true, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
 		if err != nil {
 			return nil, err
 		}
@@ -244,7 +240,7 @@ func (d *Dialect) threadState(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	state := emptyObject
-	for e, err := range d.opt.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentPrompts, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
+	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentPrompts, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
 		if err != nil {
 			return nil, err
 		}

@@ -121,8 +121,8 @@ func clientID(id string) string {
 	return "agui-" + hex.EncodeToString(sum[:])
 }
 
-// userDraft makes the draft of a user message.
-func (in *input) userDraft(m *message, body chat.UserMessage) (draft chat.Draft, err error) {
+// messageContext is the context of a user message.
+func (in *input) messageContext(m *message) (json.RawMessage, error) {
 	own := stored{Run: in.RunID}
 	if id := clientID(m.ID); id != m.ID {
 		own.MessageID = m.ID
@@ -136,18 +136,15 @@ func (in *input) userDraft(m *message, body chat.UserMessage) (draft chat.Draft,
 	var tools []chat.ClientTool
 	for _, t := range in.Tools {
 		if t.Name == "" {
-			return draft, chat.Errorf(chat.Invalid, "tools: a tool needs a name")
+			return nil, chat.Errorf(chat.Invalid, "tools: a tool needs a name")
 		}
 		tools = append(tools, chat.ClientTool{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
 	}
-	body.Context, err = json.Marshal(struct {
+	return json.Marshal(struct {
 		Own    stored            `json:"agui"`
 		Tools  []chat.ClientTool `json:"client_tools,omitempty"`
 		System string            `json:"system,omitempty"`
 	}{own, tools, in.system()})
-	draft = chat.NewDraft(body).As(clientID(m.ID))
-	draft.Via = via
-	return draft, err
 }
 
 // system is what the page adds to the agent's instructions: its context, and messages of the roles system and developer.

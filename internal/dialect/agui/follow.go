@@ -34,24 +34,19 @@ type target struct {
 	extra   []event     // shown after the first frame; not part of the log
 }
 
-// stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects. A stream that
-// ends before its run is broken off, because clients take a proper end for success.
+// stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects.
 func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) error {
-	return wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	return d.Stream(w, r, t.session, func(ctx context.Context, s *wire.Stream, idle func() error) error {
 		if err := s.Write(ctx, wire.AppendSSEComment(nil, "open")); err != nil {
 			return err
 		}
-		err := d.follow(ctx, t, func(frames []frame) error {
+		return d.follow(ctx, t, func(frames []frame) error {
 			var buf []byte
 			for i := range frames {
 				buf = wire.AppendSSE(buf, "", frames[i].id(), frames[i].data)
 			}
 			return s.Write(ctx, buf)
-		}, func() error { return s.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
-		if err != nil && ctx.Err() == nil && chat.CodeOf(err) == chat.Internal {
-			d.log.ErrorContext(ctx, "a stream failed", "session", t.session, "err", err)
-		}
-		return err
+		}, idle)
 	})
 }
 
@@ -81,7 +76,7 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 		after = t.base.Seq - 1
 	}
 	v := &view{target: t}
-	return turnlog.Read(ctx, d.opt.Sessions, t.caller, t.session, after, d.opt.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
+	return turnlog.Read(ctx, d.Sessions, t.caller, t.session, after, d.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
 		var out []frame
 		var err error
 		for i := 0; i < len(entries) && !v.done; i++ {
@@ -195,12 +190,9 @@ func (t *target) ephemeral(o *outcome) []frame {
 	return append(out, frame{extra: true, data: marshal(event{Type: "RUN_FINISHED", Thread: t.thread, Run: id, Outcome: o})})
 }
 
-// mainLine selects the events of the main line.
-var mainLine = ""
-
 // await waits until a turn takes up the message, and sets base.
 func (d *Dialect) await(ctx context.Context, t *target, idle func() error) error {
-	e, err := turnlog.Await(ctx, d.opt.Sessions, t.caller, t.session, t.message, d.opt.Heartbeat, idle)
+	e, err := turnlog.Await(ctx, d.Sessions, t.caller, t.session, t.message, d.Heartbeat, idle)
 	if err != nil {
 		return err
 	}
@@ -208,7 +200,7 @@ func (d *Dialect) await(ctx context.Context, t *target, idle func() error) error
 		t.base, t.from = &e, e.Seq
 		return nil
 	}
-	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
 		return err
 	}
 	t.from, t.rest = t.base.Seq, true
@@ -224,17 +216,17 @@ var primeTypes = []string{
 // prime gives the encoder what it needs of the events before the turn.
 func (d *Dialect) prime(ctx context.Context, t *target, enc *encoder) error {
 	if b, ok := t.base.Body.(chat.TurnStarted); ok && b.Trigger > 0 {
-		e, err := d.event(ctx, t, b.Trigger)
+		e, err := d.Sessions.Event(ctx, t.caller, t.session, b.Trigger)
 		if err != nil {
 			return err
 		}
-		enc.note(e)
+		enc.note(&e)
 	}
-	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
+	st, err := d.Sessions.State(ctx, t.caller, t.session)
 	if err != nil || len(st.Workstreams) == 0 { // prompts of the main line end with their turn
 		return err
 	}
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{Before: t.base.Seq, Types: primeTypes}) {
+	for e, err := range d.Sessions.Events(ctx, t.caller, t.session, chat.Range{Before: t.base.Seq, Types: primeTypes}) {
 		if err != nil {
 			return err
 		}
@@ -252,12 +244,12 @@ func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID,
 	if !ok || err != nil || n < 1 {
 		return nil, chat.Errorf(chat.Invalid, "Last-Event-ID %q is not the id of an event of this server", text.Clip(last, 80))
 	}
-	sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
+	sess, seq, err := d.Sessions.ByID(ctx, c, id)
 	if err != nil {
 		return nil, errNoRun(last)
 	}
 	t := &target{caller: c, session: sess.ID, thread: cmp.Or(thread, threadOf(&sess)), runID: runID, variant: f, from: seq, exact: true, skip: n}
-	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, c, sess.ID, t.from); err == nil && t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.Sessions, c, sess.ID, t.from); err == nil && t.base == nil {
 		err = errNoRun(last)
 	}
 	return t, err

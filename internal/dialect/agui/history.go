@@ -45,10 +45,10 @@ func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 		if err != nil {
 			return err
 		}
-		d.http.Send(w, r, http.StatusOK, page)
+		d.HTTP.Send(w, r, http.StatusOK, page)
 		return nil
 	}
-	d.http.Send(w, r, http.StatusOK, map[string]any{"name": agent, "capabilities": capabilities(agent)})
+	d.HTTP.Send(w, r, http.StatusOK, map[string]any{"name": agent, "capabilities": capabilities(agent)})
 	return nil
 }
 
@@ -61,7 +61,7 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 	}
 	t := &target{caller: c, runID: runID, variant: f}
 	if id, ok := chat.ParseID(chat.TurnPrefix, runID); ok {
-		sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
+		sess, seq, err := d.Sessions.ByID(ctx, c, id)
 		if err != nil {
 			return nil, errNoRun(runID)
 		}
@@ -76,7 +76,7 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 		}
 		candidates = append(candidates, sess)
 	} else {
-		page, err := d.opt.Sessions.List(ctx, c, chat.Filter{Limit: 50})
+		page, err := d.Sessions.List(ctx, c, chat.Filter{Limit: 50})
 		if err != nil {
 			return nil, err
 		}
@@ -105,7 +105,7 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 
 // runIn returns the message or answer of a session that was sent with a run's id, nil when there is none.
 func (d *Dialect) runIn(ctx context.Context, c chat.Caller, id chat.SessionID, runID string) (*chat.Event, error) {
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{Limit: 200, Desc: true, Types: []string{
+	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{Limit: 200, Desc: true, Types: []string{
 		chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
 	}}) {
 		if answered, _ := senderOf(&e); err != nil || answered == runID || storedOf(&e).Run == runID {
@@ -182,7 +182,7 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 	}
 	var events []chat.Event
 	messages, size, ofAgent := 0, 0, false
-	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
+	for e, err := range d.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
 		if err != nil {
 			return nil, err
 		}
@@ -205,11 +205,11 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 // now sets the running run of a thread, or its open interrupts. It returns the event that begins the run: its messages come again when
 // the page joins it.
 func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq, error) {
-	st, err := d.opt.Sessions.State(ctx, t.caller, t.session)
+	st, err := d.Sessions.State(ctx, t.caller, t.session)
 	if err != nil || st.Line(mainLine).Turn == nil && len(st.Prompts) == 0 {
 		return chat.MaxSeq, err
 	}
-	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
 		return chat.MaxSeq, err
 	}
 	enc, err := d.folded(ctx, t, nil)
@@ -232,7 +232,7 @@ func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*e
 	if err := d.prime(ctx, t, enc); err != nil {
 		return nil, err
 	}
-	err := turnlog.Read(ctx, d.opt.Sessions, t.caller, t.session, t.base.Seq-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
+	err := turnlog.Read(ctx, d.Sessions, t.caller, t.session, t.base.Seq-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
 		for _, e := range entries {
 			if frames := enc.take(e); each != nil {
 				each(frames)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -80,22 +81,22 @@ func TestInterruptHasItsDeadline(t *testing.T) {
 
 // elsewhere answers a prompt with a text before the first answer of this dialect reaches it.
 type elsewhere struct {
-	sessions
+	pages.Sessions
 	text string
 	once sync.Once
 }
 
 func (o *elsewhere) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (e chat.Event, err error) {
-	o.once.Do(func() { _, err = o.sessions.Answer(ctx, c, id, requestID, chat.Answer{Text: o.text}) })
+	o.once.Do(func() { _, err = o.Sessions.Answer(ctx, c, id, requestID, chat.Answer{Text: o.text}) })
 	if err != nil {
 		return e, err
 	}
-	return o.sessions.Answer(ctx, c, id, requestID, a)
+	return o.Sessions.Answer(ctx, c, id, requestID, a)
 }
 
 func TestAnotherAnswerInTheSameMoment(t *testing.T) {
 	for _, first := range []string{"sms", "push"} {
-		s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return &elsewhere{sessions: all, text: first} }})
+		s := newTestServer(t, setup{between: func(all *session.Sessions) pages.Sessions { return &elsewhere{Sessions: all, text: first} }})
 		asked := last(s.run(body("th", "r1", "u1 /ask radio")))
 		frames := s.run(resumed("th", "r2", answerEntry(asked.Outcome.Interrupts[0].ID, `{"value":"sms"}`), "u1 /ask radio"))
 		if said(frames) != "You answered: "+first || last(frames).Outcome.Type != "success" {
@@ -107,7 +108,7 @@ func TestAnotherAnswerInTheSameMoment(t *testing.T) {
 		s.Close()
 	}
 	// A message that would have answered is a message.
-	s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return &elsewhere{sessions: all, text: "push"} }})
+	s := newTestServer(t, setup{between: func(all *session.Sessions) pages.Sessions { return &elsewhere{Sessions: all, text: "push"} }})
 	s.run(body("th", "r1", "u1 /ask radio"))
 	if frames := s.run(body("th", "r2", "u1 /ask radio", "u2 sms")); said(frames) != "You said: sms" {
 		t.Errorf("got %q %s", said(frames), last(frames).json)
@@ -115,7 +116,7 @@ func TestAnotherAnswerInTheSameMoment(t *testing.T) {
 }
 
 // late refuses answers as after a deadline whose end is not stored yet.
-type late struct{ sessions }
+type late struct{ pages.Sessions }
 
 func (l late) Answer(context.Context, chat.Caller, chat.SessionID, string, chat.Answer) (e chat.Event, err error) {
 	refused := chat.Errorf(chat.Conflict, "its deadline has passed")
@@ -124,7 +125,7 @@ func (l late) Answer(context.Context, chat.Caller, chat.SessionID, string, chat.
 }
 
 func TestAnswerBetweenTheDeadlineAndItsEnd(t *testing.T) {
-	s := newTestServer(t, setup{between: func(all *session.Sessions) sessions { return late{all} }})
+	s := newTestServer(t, setup{between: func(all *session.Sessions) pages.Sessions { return late{all} }})
 	asked := last(s.run(body("th", "r1", "u1 /ask radio")))
 	id := asked.Outcome.Interrupts[0].ID
 	res := s.open("/ag-ui/demo", resumed("th", "r2", answerEntry(id, `{"value":"sms"}`), "u1 /ask radio"))

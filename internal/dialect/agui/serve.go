@@ -2,86 +2,43 @@ package agui
 
 import (
 	"cmp"
-	"context"
-	"iter"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
-	"github.com/parley-hq/parley/internal/keylock"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// sessions is what the dialect uses of the session layer.
-type sessions interface {
-	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
-	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
-	attachment.Sessions
-	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
-	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
-	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
-	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
-	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
-	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
-	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
-	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
-	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
-	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
-	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
-	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
-	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
-	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
-}
-
 // Options of the dialect.
 type Options struct {
-	Sessions sessions
-	Files    attachment.Files
-	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
-	Conns    *wire.Conns                              // open streams
-	Agents   func(workspace string) []string          // names of the agents of this server
-	Agent    func() string                            // the agent that clients call default; nil means demo
-	Version  string                                   // of this server
-
-	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
-	MaxArtifact int64         // bytes of an attachment; 0 means 1 GiB
-	Heartbeat   time.Duration // silence after which a comment is sent; 0 means 15 s
-	Logger      *slog.Logger
+	pages.Options
+	Agent   func() string // the agent that clients call default; nil means demo
+	Version string        // of this server
 }
 
 // via marks events that came through this dialect.
 const via = "agui"
 
+// mainLine is the line whose turns are runs.
+var mainLine = pages.MainLine
+
 // Dialect serves AG-UI clients.
 type Dialect struct {
-	opt   Options
-	files attachment.Store
-	log   *slog.Logger
-	http  *edge.HTTP
-	gates keylock.Locks // of several requests that send to a thread, one decides at a time
+	*pages.Chats
+	defaultAgent func() string
+	version      string
 }
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	if opt.Agent == nil {
 		opt.Agent = func() string { return "demo" }
 	}
-	opt.Version = cmp.Or(opt.Version, "dev")
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
-	log := opt.Logger.With("dialect", via)
-	return &Dialect{
-		opt: opt, log: log, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact},
-		http: &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
-	}
+	return &Dialect{pages.New(via, opt.Options, encodeError), opt.Agent, cmp.Or(opt.Version, "dev")}
 }
 
 // encodeError is the [edge.ErrorEncoder]. Pages show the status and the body.
@@ -96,19 +53,19 @@ const runtime = "/api/copilotkit"
 // Routes lists the routes of the dialect: AG-UI itself, and the runtime of CopilotKit.
 func (d *Dialect) Routes() []wire.Route {
 	return []wire.Route{
-		d.http.Route("POST /ag-ui/{agentname}", d.postRun),
-		d.http.Route("GET /ag-ui/{agentname}", d.getRun),
+		d.HTTP.Route("POST /ag-ui/{agentname}", d.postRun),
+		d.HTTP.Route("GET /ag-ui/{agentname}", d.getRun),
 
-		d.http.Route("GET "+runtime+"/info", d.http.Reply(d.info)),
-		d.http.Route("POST "+runtime+"/agent/{agentname}/run", d.postRun),
-		d.http.Route("POST "+runtime+"/agent/{agentname}/connect", d.postConnect),
-		d.http.Route("POST "+runtime+"/agent/{agentname}/stop/{thread}", d.http.Reply(d.stop)),
-		d.http.Route("GET "+runtime+"/threads", d.http.Reply(d.threads)),
-		d.http.Route("GET "+runtime+"/threads/{thread}/messages", d.http.Reply(d.threadMessages)),
-		d.http.Route("GET "+runtime+"/threads/{thread}/events", d.http.Reply(d.threadEvents)),
-		d.http.Route("GET "+runtime+"/threads/{thread}/state", d.http.Reply(d.threadState)),
-		d.http.Route("POST "+runtime, d.single),
-		d.http.Route(runtime+"/", d.notOffered),
+		d.HTTP.Route("GET "+runtime+"/info", d.HTTP.Reply(d.info)),
+		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/run", d.postRun),
+		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/connect", d.postConnect),
+		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/stop/{thread}", d.HTTP.Reply(d.stop)),
+		d.HTTP.Route("GET "+runtime+"/threads", d.HTTP.Reply(d.threads)),
+		d.HTTP.Route("GET "+runtime+"/threads/{thread}/messages", d.HTTP.Reply(d.threadMessages)),
+		d.HTTP.Route("GET "+runtime+"/threads/{thread}/events", d.HTTP.Reply(d.threadEvents)),
+		d.HTTP.Route("GET "+runtime+"/threads/{thread}/state", d.HTTP.Reply(d.threadState)),
+		d.HTTP.Route("POST "+runtime, d.single),
+		d.HTTP.Route(runtime+"/", d.notOffered),
 	}
 }
 
@@ -119,9 +76,9 @@ func (d *Dialect) notOffered(w http.ResponseWriter, r *http.Request, _ chat.Call
 
 // agentName is the agent that a path names. CopilotKit calls the usual one default.
 func (d *Dialect) agentName(c chat.Caller, name string) (string, error) {
-	all := d.opt.Agents(c.In())
+	all := d.Agents(c.In())
 	if name == "default" && !slices.Contains(all, name) {
-		return d.opt.Agent(), nil
+		return d.defaultAgent(), nil
 	}
 	if !slices.Contains(all, name) {
 		return "", chat.Errorf(chat.NotFound, "there is no agent %q; there are: %s", text.Clip(name, 80), strings.Join(all, ", "))
@@ -131,7 +88,7 @@ func (d *Dialect) agentName(c chat.Caller, name string) (string, error) {
 
 // postRun is a run, or with ?connect=1 the whole thread.
 func (d *Dialect) postRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.http.Body(r)
+	b, err := d.HTTP.Body(r)
 	if err != nil {
 		return err
 	}
@@ -147,7 +104,7 @@ func (d *Dialect) postRun(w http.ResponseWriter, r *http.Request, c chat.Caller)
 }
 
 func (d *Dialect) postConnect(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.http.Body(r)
+	b, err := d.HTTP.Body(r)
 	if err != nil {
 		return err
 	}

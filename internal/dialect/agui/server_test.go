@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agents/demo"
 	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -35,7 +36,7 @@ type setup struct {
 	secured bool
 	dir     string
 	agents  map[string]agent.Agent
-	between func(*session.Sessions) sessions // replaces the session layer
+	between func(*session.Sessions) pages.Sessions // replaces the session layer
 }
 
 func newTestServer(t testing.TB, s setup) *testServer {
@@ -46,11 +47,14 @@ func newTestServer(t testing.TB, s setup) *testServer {
 	}
 	h := servertest.Open(t, o)
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
-	var layer sessions = h.Sessions
+	var layer pages.Sessions = h.Sessions
 	if s.between != nil {
 		layer = s.between(h.Sessions)
 	}
-	d := New(Options{Sessions: layer, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }, Version: "test"})
+	d := New(Options{
+		Options: pages.Options{Sessions: layer, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names }},
+		Version: "test",
+	})
 	h.Serve(d.Routes())
 	return &testServer{Server: h, t: t}
 }

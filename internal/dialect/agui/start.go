@@ -5,7 +5,6 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
-	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -14,7 +13,7 @@ import (
 func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f variant) (*target, error) {
 	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, variant: f}
 	user, results := in.news()
-	defer d.gates.Lock(c.In() + " " + c.Actor.Key() + " " + in.ThreadID)()
+	defer d.Lock(c, in.ThreadID)()
 	sess, err := d.findBranch(ctx, c, in)
 	var draft chat.Draft
 	var attachments []attachment.File
@@ -40,7 +39,7 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 		return nil, err
 	}
 	t.session = sess.ID
-	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+	st, err := d.Sessions.State(ctx, c, sess.ID)
 	if err == nil {
 		err = c.May(&st.Session, chat.Answerer)
 	}
@@ -72,16 +71,12 @@ func (d *Dialect) draft(ctx context.Context, c chat.Caller, id chat.SessionID, i
 	}
 	body, err := userBody(m)
 	if err == nil {
-		err = d.files.Resolve(ctx, c, id, body.Content)
+		body.Context, err = in.messageContext(m)
 	}
 	if err != nil {
 		return draft, nil, err
 	}
-	files = attachment.Extract(body.Content, attachment.Uploads)
-	if draft, err = in.userDraft(m, body); err == nil {
-		err = edge.CheckSize(&draft)
-	}
-	return draft, files, err
+	return d.Draft(ctx, c, id, clientID(m.ID), body)
 }
 
 // say stores the message, unless it is stored already, and shows the run that answers it.
@@ -107,7 +102,7 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 				return err
 			}
 		}
-		if e, err = d.store(ctx, t, draft, attachments); err != nil {
+		if e, err = d.Store(ctx, t.caller, t.session, draft, attachments); err != nil {
 			return err
 		}
 	}
@@ -152,22 +147,10 @@ func (d *Dialect) sayNext(ctx context.Context, t *target, id string, draft chat.
 		return err
 	}
 	before := t.from
-	if e, err = d.store(ctx, t, draft, attachments); err == nil && e.Seq > before {
+	if e, err = d.Store(ctx, t.caller, t.session, draft, attachments); err == nil && e.Seq > before {
 		t.then = e.Seq
 	}
 	return err
-}
-
-// store stores a message. If its client_id is that of a stored message, it returns that one.
-func (d *Dialect) store(ctx context.Context, t *target, draft chat.Draft, attachments []attachment.File) (*chat.Event, error) {
-	if err := d.files.Put(ctx, t.caller, t.session, attachments); err != nil {
-		return nil, err
-	}
-	events, err := d.opt.Sessions.Append(ctx, t.caller, t.session, []chat.Draft{draft})
-	if err != nil {
-		return nil, err
-	}
-	return &events[0], nil
 }
 
 // Bounds of the searches among the newest events.
@@ -176,34 +159,19 @@ const (
 	recentPrompts  = 1000
 )
 
-// sent returns the message that pages know by an id, nil when there is none. Messages of other clients have the id of their event.
+// sent returns the message that pages know by an id, nil when there is none.
 func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, error) {
-	e, err := d.opt.Sessions.Sent(ctx, t.caller, t.session, clientID(id))
-	if parsed, ok := chat.ParseID(chat.EventPrefix, id); ok && e == nil && err == nil {
-		_, seq, _ := parsed.Parts() // a fork has the same numbers
-		if e, err = d.event(ctx, t, seq); chat.CodeOf(err) == chat.NotFound {
-			return nil, nil
-		}
-	}
-	if err != nil || e != nil {
-		if _, ok := bodyOf(e).(chat.UserMessage); !ok || e.Workstream != mainLine {
-			e = nil
-		}
+	if e, err := d.Message(ctx, t.caller, t.session, clientID(id)); err != nil || e != nil {
 		return e, err
 	}
 	// It may be of another person, or the answer to a question.
 	recent := chat.Range{Limit: recentMessages, Desc: true, Workstream: &mainLine, Types: []string{chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type()}}
-	for e, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, recent) {
+	for e, err := range d.Sessions.Events(ctx, t.caller, t.session, recent) {
 		if err != nil || messageID(&e) == id {
 			return &e, err
 		}
 	}
 	return nil, nil
-}
-
-func (d *Dialect) event(ctx context.Context, t *target, seq chat.Seq) (*chat.Event, error) {
-	e, err := d.opt.Sessions.Event(ctx, t.caller, t.session, seq)
-	return &e, err
 }
 
 // waits returns the prompt that the main line waits for, nil when it does not wait.
@@ -222,7 +190,7 @@ func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.
 	if p.Input != nil && len(st.Prompts) == 1 {
 		a := chat.Answer{Text: draft.Body.(chat.UserMessage).PlainText(), ClientID: answerKey(p.Seq, in.RunID, id)}
 		if _, err := a.Body(p); err == nil {
-			e, err := d.opt.Sessions.Answer(ctx, t.caller, t.session, p.RequestID, a)
+			e, err := d.Sessions.Answer(ctx, t.caller, t.session, p.RequestID, a)
 			if err != nil {
 				return err
 			}
@@ -234,7 +202,7 @@ func (d *Dialect) reply(ctx context.Context, t *target, st *chat.State, p *chat.
 
 // attach shows the running turn, or what the thread waits for, or nothing.
 func (d *Dialect) attach(ctx context.Context, t *target, st *chat.State) (err error) {
-	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
 		return err
 	}
 	t.from, t.rest = t.base.Seq, true
@@ -247,7 +215,7 @@ func (d *Dialect) attach(ctx context.Context, t *target, st *chat.State) (err er
 // continueAt shows the run that begins at or after an event that has closed a prompt.
 func (d *Dialect) continueAt(ctx context.Context, t *target, seq chat.Seq) (err error) {
 	t.from = seq
-	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, seq); err == nil && t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, seq); err == nil && t.base == nil {
 		err = chat.Errorf(chat.Conflict, "the answered question belongs to no run; the answer is stored")
 	}
 	return err

@@ -50,7 +50,7 @@ func (d *Dialect) create(ctx context.Context, c chat.Caller, agent string, in *i
 	if info.Import {
 		n.Agent = chat.NoAgent
 	}
-	sess, _, err := d.opt.Sessions.Ensure(ctx, c, in.ThreadID, n)
+	sess, _, err := d.Sessions.Ensure(ctx, c, in.ThreadID, n)
 	return sess, err
 }
 
@@ -61,13 +61,13 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, agent string
 	if history := in.history(); sess.Last <= 1 && len(history) > 0 { // else the server ended during the import
 		writer := c
 		writer.Scopes = append(slices.Clone(c.Scopes), chat.ScopeAgent)
-		if _, err := d.opt.Sessions.Append(ctx, writer, sess.ID, history); err != nil {
+		if _, err := d.Sessions.Append(ctx, writer, sess.ID, history); err != nil {
 			return *sess, err
 		}
 	}
 	info := infoOf(sess)
 	info.Import = false
-	return d.opt.Sessions.Update(ctx, c, sess.ID, chat.SessionUpdated{Agent: &agent, Metadata: info.metadata()})
+	return d.Sessions.Update(ctx, c, sess.ID, chat.SessionUpdated{Agent: &agent, Metadata: info.metadata()})
 }
 
 // history returns drafts of the texts before the newest user message.

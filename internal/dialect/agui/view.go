@@ -16,19 +16,19 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		return nil, err
 	}
 	frames := []json.RawMessage{}
-	sess, err := d.opt.Sessions.Get(ctx, chat.Trusted, e.Session)
+	sess, err := d.Sessions.Get(ctx, chat.Trusted, e.Session)
 	if err != nil {
 		return nil, err
 	}
 	t := &target{caller: chat.Trusted, session: e.Session, thread: threadOf(&sess), variant: variant{v1: true}}
-	if t.base, err = turnlog.Last(ctx, d.opt.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
+	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
 		return frames, err
 	}
 	enc := newEncoder(t.variant, t.thread)
 	if err := d.prime(ctx, t, enc); err != nil {
 		return nil, err
 	}
-	for one, err := range d.opt.Sessions.Events(ctx, t.caller, t.session, chat.Range{After: t.base.Seq - 1, Before: e.Seq + 1}) {
+	for one, err := range d.Sessions.Events(ctx, t.caller, t.session, chat.Range{After: t.base.Seq - 1, Before: e.Seq + 1}) {
 		if err != nil {
 			return nil, err
 		}

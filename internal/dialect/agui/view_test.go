@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/pages"
 )
 
 func TestInspectorShowsEachEventInAGUI(t *testing.T) {
 	s := newTestServer(t, setup{})
-	d := New(Options{Sessions: s.Sessions})
+	d := New(Options{Options: pages.Options{Sessions: s.Sessions}})
 	s.run(body("th", "r1", `u1 /tool search {"q":1}`))
 	shown := map[string]string{}
 	for _, e := range s.Events("th") {

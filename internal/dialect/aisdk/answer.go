@@ -11,11 +11,14 @@ import (
 // answer stores the answers in a page's assistant message. The response continues the message behind the last prompt that the
 // page has answered, also when somebody else was first.
 func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
-	sess, unlock, err := d.lock(ctx, c, req.chat)
+	defer d.Lock(c, req.chat)()
+	sess, err := d.find(ctx, c, req.chat)
+	if err == nil {
+		err = c.May(&sess, chat.Answerer)
+	}
 	if err != nil {
 		return target{}, err
 	}
-	defer unlock()
 	given := req.message.answers()
 	if len(given.approvals)+len(given.outputs) == 0 {
 		return target{}, invalid("There is nothing to send: the last message is the agent's, and it has no answer.")
@@ -61,7 +64,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 // storeAnswers stores answers to prompts. A prompt that has ended meanwhile keeps its first answer.
 func (d *Dialect) storeAnswers(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) error {
 	for i := range drafts {
-		if _, err := d.opt.Sessions.Append(ctx, c, id, drafts[i:i+1]); err != nil && chat.ReasonOf(err) != chat.PromptEnded {
+		if _, err := d.Sessions.Append(ctx, c, id, drafts[i:i+1]); err != nil && chat.ReasonOf(err) != chat.PromptEnded {
 			return err
 		}
 	}
@@ -83,7 +86,7 @@ func (d *Dialect) answerFirst(ctx context.Context, c chat.Caller, st *chat.State
 	if err := d.storeAnswers(ctx, c, st.Session.ID, drafts); err != nil {
 		return nil, err
 	}
-	return d.opt.Sessions.State(ctx, c, st.Session.ID)
+	return d.Sessions.State(ctx, c, st.Session.ID)
 }
 
 // turnOfMessage returns turn.started of an assistant message, or of the running turn when the page does not name it.
@@ -92,7 +95,7 @@ func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, sess *chat.S
 	if turn, _, ok := parseRun(id); ok {
 		seq = turnlog.Number(turn)
 	} else {
-		st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+		st, err := d.Sessions.State(ctx, c, sess.ID)
 		if err != nil {
 			return chat.Event{}, err
 		}
@@ -109,7 +112,7 @@ func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session
 	if seq == 0 || seq > sess.Last {
 		return chat.Event{}, none
 	}
-	e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
+	e, err := d.Sessions.Event(ctx, c, sess.ID, seq)
 	if err != nil {
 		return e, err
 	}
@@ -129,7 +132,7 @@ type asked struct {
 func (d *Dialect) promptsOf(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.Seq, legacy bool) ([]*asked, error) {
 	r := newRun(legacy)
 	var all []*asked
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{After: turn - 1}) {
+	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{After: turn - 1}) {
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		r.turn, r.session = e.Turn, e.Session // outside of a turn of the main line, what comes before it does not matter
 		r.event(&e)
 	} else {
-		for before, err := range d.opt.Sessions.Events(ctx, chat.Trusted, e.Session, chat.Range{After: from - 1, Before: e.Seq + 1}) {
+		for before, err := range d.Sessions.Events(ctx, chat.Trusted, e.Session, chat.Range{After: from - 1, Before: e.Seq + 1}) {
 			if err != nil {
 				return nil, err
 			}

@@ -33,14 +33,14 @@ func (t *target) taken(e *chat.Event) {
 // response is complete.
 func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write func([]chunk) error, idle func() error) error {
 	if t.turn == 0 {
-		e, err := turnlog.Await(ctx, d.opt.Sessions, c, t.session, t.waits, d.opt.Heartbeat, idle)
+		e, err := turnlog.Await(ctx, d.Sessions, c, t.session, t.waits, d.Heartbeat, idle)
 		if err != nil {
 			return err
 		}
 		t.taken(&e)
 	}
 	s := newSelector(&t)
-	return turnlog.Read(ctx, d.opt.Sessions, c, t.session, t.turn-1, d.opt.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
+	return turnlog.Read(ctx, d.Sessions, c, t.session, t.turn-1, d.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
 		if chunks := s.takeAll(entries, live); len(chunks) > 0 {
 			return s.done, write(chunks)
 		}
@@ -54,7 +54,7 @@ func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, er
 		return 0, nil
 	}
 	s := newSelector(&t)
-	err = turnlog.Read(ctx, d.opt.Sessions, c, t.session, t.turn-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
+	err = turnlog.Read(ctx, d.Sessions, c, t.session, t.turn-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
 		n += len(s.takeAll(entries, live))
 		return live || s.done, nil
 	})

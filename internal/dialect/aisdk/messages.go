@@ -245,11 +245,11 @@ const (
 	maxListMessages = 1000
 )
 
-// list returns the newest messages of a session, at most limit, as a JSON array.
-func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, legacy bool, limit int) ([]byte, error) {
+// list returns the newest messages of a session, at most limit.
+func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, legacy bool, limit int) ([]*uiMessage, error) {
 	// The list begins with an event that begins a message; an assistant message needs its turn from the start.
 	from, n := chat.Seq(0), 0
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{
+	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{
 		Desc: true, Workstream: new(string), Types: []string{chat.UserMessage{}.Type(), chat.TurnStarted{}.Type()},
 	}) {
 		if err != nil {
@@ -261,21 +261,21 @@ func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, le
 		from = e.Seq - 1
 	}
 	l := &listing{legacy: legacy, users: map[chat.Seq]*uiMessage{}}
-	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{After: from}) {
+	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{After: from}) {
 		if err != nil {
 			return nil, err
 		}
 		l.take(&e)
 	}
-	return l.json(legacy, limit)
+	return l.last(limit), nil
 }
 
-// json returns the last messages as a JSON array.
-func (l *listing) json(legacy bool, limit int) ([]byte, error) {
+// last returns the last messages.
+func (l *listing) last(limit int) []*uiMessage {
 	var unfinished *uiMessage
-	if legacy && l.run != nil && !l.run.ended {
+	if l.legacy && l.run != nil && !l.run.ended {
 		unfinished = l.current[l.run.at.message] // version 5 would append what it resumes
 	}
 	l.messages = slices.DeleteFunc(l.messages, func(m *uiMessage) bool { return len(m.Parts) == 0 || m == unfinished })
-	return json.Marshal(append([]*uiMessage{}, l.messages[max(0, len(l.messages)-limit):]...)) // never null
+	return append([]*uiMessage{}, l.messages[max(0, len(l.messages)-limit):]...) // never null
 }

@@ -32,7 +32,7 @@ func (s *lateSessions) Append(ctx context.Context, c chat.Caller, id chat.Sessio
 func TestALateAnswerIsTriedOnce(t *testing.T) {
 	s := newTestServer(t, nil)
 	late := &lateSessions{Sessions: s.Sessions}
-	s.dialect.opt.Sessions = late
+	s.dialect.Sessions = late
 	asked := s.say("c1", "m1", "/approve deploy {}")
 	request := asked.find(t, chunkToolAsk)
 	part := fmt.Sprintf(`{"type":"dynamic-tool","toolName":"deploy","toolCallId":%q,"state":"approval-responded","input":{},"approval":{"id":%q,"approved":true}}`,
@@ -142,7 +142,7 @@ func TestAStopOfAnEndedRunStopsNothing(t *testing.T) {
 // A negative index is counted from the chunks that there are, also when there are none.
 func TestTheEndOfARunThatHasNotBegun(t *testing.T) {
 	s := newTestServer(t, nil)
-	s.dialect.opt.Heartbeat = time.Hour
+	s.dialect.Heartbeat = time.Hour
 	live := s.Send("POST", "/api/chat", userMessage("c1", "m1", "/stream 100000 50"), s.header()...)
 	s.Until("c1", "turn.started", 1)
 	waiting := s.Send("POST", "/api/chat", userMessage("c1", "m2", "/echo two"), s.header()...)

@@ -348,7 +348,7 @@ func listed(t *testing.T, l *randomLog, legacy bool) json.RawMessage {
 			list.take(e)
 		}
 	}
-	b, err := list.json(legacy, maxListMessages)
+	b, err := json.Marshal(list.last(maxListMessages))
 	if err != nil {
 		t.Fatal(err)
 	}

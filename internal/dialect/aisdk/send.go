@@ -9,13 +9,13 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
-	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // mainLine is the line of the turns that pages see.
-var mainLine = ""
+var mainLine = pages.MainLine
 
 // send does what a page asks for and returns what the response shows.
 func (d *Dialect) send(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
@@ -43,36 +43,29 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if err != nil {
 		return target{}, err
 	}
+	defer d.Lock(c, req.chat)()
 	sess, err := d.find(ctx, c, req.chat)
 	if err != nil && chat.CodeOf(err) != chat.NotFound {
 		return target{}, err
 	}
-	// Nothing is created for a message that is refused.
-	if err := d.files.Resolve(ctx, c, sess.ID, body.Content); err != nil {
-		return target{}, err
-	}
-	uploads := attachment.Extract(body.Content, attachment.Uploads)
 	body.Context = req.context
-	draft := chat.NewDraft(body).As(m.ID)
-	draft.Via = via
-	if err := edge.CheckSize(&draft); err != nil {
-		return target{}, err
+	draft, uploads, err := d.Draft(ctx, c, sess.ID, m.ID, body)
+	if err != nil {
+		return target{}, err // nothing is created for a message that is refused
 	}
 	if sess.ID == "" {
 		title := text.Clip(strings.Join(strings.Fields(body.PlainText()), " "), 80)
-		if err := d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title}); err != nil {
+		if sess, err = d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title}); err != nil {
 			return target{}, err
 		}
 	}
-	sess, unlock, err := d.lock(ctx, c, req.chat)
-	if err != nil {
-		return target{}, err
-	}
-	defer unlock()
 	if sess.Agent == chat.NoAgent {
 		return target{}, invalid("This chat has no agent that answers.")
 	}
-	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+	st, err := d.Sessions.State(ctx, c, sess.ID)
+	if err == nil {
+		err = c.May(&st.Session, chat.Answerer)
+	}
 	if err != nil {
 		return target{}, err
 	}
@@ -81,7 +74,7 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 	if !asks && !req.regenerate && !req.edits {
 		return d.append(ctx, c, sess.ID, draft, uploads)
 	}
-	sent, err := d.sentAs(ctx, c, sess.ID, m.ID)
+	sent, err := d.Message(ctx, c, sess.ID, m.ID)
 	switch {
 	case err != nil:
 		return target{}, err
@@ -122,12 +115,9 @@ func same(e *chat.Event, d *chat.Draft) bool {
 
 // append stores a user message with its files. The same message again is the stored one.
 func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft, uploads []attachment.File) (target, error) {
-	if err := d.files.Put(ctx, c, id, uploads); err != nil {
-		return target{}, err
-	}
-	events, err := d.opt.Sessions.Append(ctx, c, id, []chat.Draft{draft})
+	e, err := d.Store(ctx, c, id, draft, uploads)
 	if chat.ReasonOf(err) == chat.ClientIDReused { // a reply to a question, or another message
-		sent, findErr := d.sentAs(ctx, c, id, draft.ClientID)
+		sent, findErr := d.Message(ctx, c, id, draft.ClientID)
 		if findErr != nil || sent == nil {
 			return target{}, cmp.Or(findErr, err)
 		}
@@ -136,29 +126,7 @@ func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	if err != nil {
 		return target{}, err
 	}
-	return d.attach(ctx, c, &events[0])
-}
-
-// sentAs returns the message or reply that the caller sent with an id, nil when there is none. Messages of other clients
-// have the id of their event.
-func (d *Dialect) sentAs(ctx context.Context, c chat.Caller, id chat.SessionID, message string) (*chat.Event, error) {
-	e, err := d.opt.Sessions.Sent(ctx, c, id, message)
-	if parsed, ok := chat.ParseID(chat.EventPrefix, message); ok && e == nil && err == nil {
-		_, seq, _ := parsed.Parts() // a fork has the same numbers
-		var found chat.Event
-		if found, err = d.opt.Sessions.Event(ctx, c, id, seq); chat.CodeOf(err) == chat.NotFound {
-			return nil, nil
-		}
-		e = &found
-	}
-	if err != nil || e == nil || e.Workstream != mainLine {
-		return nil, err
-	}
-	switch e.Body.(type) {
-	case chat.UserMessage, chat.UserInputResponse:
-		return e, nil
-	}
-	return nil, nil
+	return d.attach(ctx, c, e)
 }
 
 // reply answers an open question with a message. It refuses a message that would wait behind an open approval: the page could
@@ -183,7 +151,7 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, st *chat.State, draf
 		}
 		reply := chat.NewDraft(answer).As(draft.ClientID)
 		reply.Via = via
-		events, err := d.opt.Sessions.Append(ctx, c, st.Session.ID, []chat.Draft{reply})
+		events, err := d.Sessions.Append(ctx, c, st.Session.ID, []chat.Draft{reply})
 		if chat.ReasonOf(err) == chat.PromptEnded {
 			continue // somebody else was first: it is a message like any other
 		}
@@ -205,7 +173,7 @@ func (d *Dialect) attach(ctx context.Context, c chat.Caller, e *chat.Event) (tar
 		return t, nil
 	}
 	t.waits, t.run = e.Seq, string(e.ID)
-	taken, err := turnlog.Taken(ctx, d.opt.Sessions, c, e.Session, e.Seq)
+	taken, err := turnlog.Taken(ctx, d.Sessions, c, e.Session, e.Seq)
 	if err == nil && taken != nil {
 		t.taken(taken)
 		t.run = runID(taken.Turn, t.at)
@@ -218,15 +186,11 @@ func (d *Dialect) replace(ctx context.Context, c chat.Caller, sess *chat.Session
 	if _, ok := sent.Body.(chat.UserMessage); !ok {
 		return target{}, chat.Errorf(chat.Conflict, "This message has answered a question and cannot be sent again.")
 	}
-	// The page leaves the turn that answers the message.
-	if _, err := d.opt.Sessions.Stop(ctx, c, sess.ID, mainLine, "the message is answered anew in a fork"); err != nil {
-		return target{}, err
-	}
-	fork, err := d.opt.Sessions.Fork(ctx, c, sess.ID, chat.Fork{After: sent.Seq - 1, Title: sess.Title, Metadata: sess.Metadata})
+	fork, err := d.Fork(ctx, c, sess, sent.Seq, sess.Metadata)
 	if err != nil {
 		return target{}, err
 	}
-	if err := d.opt.Sessions.ReplaceAlias(ctx, c, forkName(name), fork.ID); err != nil {
+	if err := d.Sessions.ReplaceAlias(ctx, c, forkName(name), fork.ID); err != nil {
 		return target{}, err
 	}
 	return d.append(ctx, c, fork.ID, draft, uploads)
@@ -241,10 +205,7 @@ func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Se
 	if name == "" || len(name) > maxChatID {
 		return chat.Session{}, invalid("The id of a chat has 1 to %d bytes.", maxChatID)
 	}
-	sess, err := d.opt.Sessions.Own(ctx, c, forkName(name))
-	if chat.CodeOf(err) == chat.NotFound {
-		sess, err = d.opt.Sessions.Own(ctx, c, name)
-	}
+	sess, err := d.Find(ctx, c, forkName(name), name)
 	if chat.CodeOf(err) == chat.NotFound {
 		err = chat.Errorf(chat.NotFound, "There is no chat %q, or it is not yours.", text.Clip(name, 80))
 	}
@@ -252,31 +213,10 @@ func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Se
 }
 
 // create begins a chat.
-func (d *Dialect) create(ctx context.Context, c chat.Caller, name string, n chat.NewSession) error {
-	if n.Agent != "" && d.opt.Agents != nil && !slices.Contains(d.opt.Agents(c.In()), n.Agent) || n.Agent == chat.NoAgent {
-		return invalid("There is no agent %q.", text.Clip(n.Agent, 80))
+func (d *Dialect) create(ctx context.Context, c chat.Caller, name string, n chat.NewSession) (chat.Session, error) {
+	if n.Agent != "" && d.Agents != nil && !slices.Contains(d.Agents(c.In()), n.Agent) || n.Agent == chat.NoAgent {
+		return chat.Session{}, invalid("There is no agent %q.", text.Clip(n.Agent, 80))
 	}
-	_, _, err := d.opt.Sessions.Ensure(ctx, c, name, n)
-	return err
-}
-
-// lock returns the session of a chat, which the caller may write to, and holds its lock. An edit that comes between may have
-// replaced the session.
-func (d *Dialect) lock(ctx context.Context, c chat.Caller, name string) (sess chat.Session, unlock func(), err error) {
-	for {
-		if sess, err = d.find(ctx, c, name); err != nil {
-			return sess, nil, err
-		}
-		unlock = d.gates.Lock(string(sess.ID))
-		now, err := d.find(ctx, c, name)
-		if err == nil && now.ID == sess.ID {
-			if err = c.May(&now, chat.Answerer); err == nil {
-				return now, unlock, nil
-			}
-		}
-		unlock()
-		if err != nil {
-			return now, nil, err
-		}
-	}
+	sess, _, err := d.Sessions.Ensure(ctx, c, name, n)
+	return sess, err
 }

@@ -3,84 +3,45 @@ package aisdk
 import (
 	"cmp"
 	"context"
-	"iter"
-	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/edge"
-	"github.com/parley-hq/parley/internal/keylock"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/turnlog"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// sessions is what the dialect uses of the session layer.
-type sessions interface {
-	attachment.Sessions
-	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
-	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
-	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
-	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
-	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
-	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
-	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
-	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
-	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
-	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
-	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
-	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
-	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+// Options of the dialect. Without Agents any name is accepted.
+type Options struct {
+	pages.Options
+	SocketOptions
 }
 
-// Options of the dialect.
-type Options struct {
-	Sessions sessions
-	Files    attachment.Files
-	Caller   func(*http.Request) (chat.Caller, error) // authenticates a request
-	Allow    func(c chat.Caller, requests int) error  // counts requests of a WebSocket; nil means no limit
-	Conns    *wire.Conns                              // open streams and sockets
-	Agents   func(workspace string) []string          // names of the agents of this server; nil means any
-
-	// For frames of a WebSocket that bring a token.
+// SocketOptions are for WebSockets, whose frames may bring a token.
+type SocketOptions struct {
+	Allow        func(c chat.Caller, requests int) error // counts requests; nil means no limit
 	Authenticate func(ctx context.Context, token string) (chat.Caller, error)
 	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
 	Remote       func(*http.Request) string                                               // the client's address
 	AuthTimeout  time.Duration                                                            // how long a socket stays open without authentication; 0 means 10 s
-
-	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
-	MaxArtifact int64         // bytes of a file; 0 means 1 GiB
-	Heartbeat   time.Duration // silence after which a comment is sent; 0 means 15 s
-	Logger      *slog.Logger
 }
 
 // Dialect serves pages of the AI SDK.
 type Dialect struct {
-	opt   Options
-	files attachment.Store
-	log   *slog.Logger
-	http  *edge.HTTP
-	gates keylock.Locks // by session id: of several requests that send to a chat, one decides at a time
-
+	*pages.Chats
+	opt             SocketOptions
 	unauthenticated *wire.AuthLimit // sockets
 }
 
 // New returns the dialect.
 func New(opt Options) *Dialect {
-	opt.MaxBody = cmp.Or(opt.MaxBody, edge.DefaultMaxBody)
-	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
-	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
-	if opt.Logger == nil {
-		opt.Logger = slog.New(slog.DiscardHandler)
-	}
-	log := opt.Logger.With("dialect", via)
 	return &Dialect{
-		opt: opt, files: attachment.Store{Sessions: opt.Sessions, Files: opt.Files, Max: opt.MaxArtifact}, log: log,
-		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout),
-		http:            &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log},
+		Chats: pages.New(via, opt.Options, encodeError), opt: opt.SocketOptions,
+		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, cmp.Or(opt.AuthTimeout, 10*time.Second)),
 	}
 }
 
@@ -95,14 +56,14 @@ func encodeError(err error, _ http.Header) (int, any) {
 func (d *Dialect) Routes() []wire.Route {
 	routes := []wire.Route{
 		// Browsers cannot set headers of a WebSocket: the credential is in the query, a cookie or each frame.
-		{Pattern: "GET /api/chat", Dialect: via, Public: true, QueryToken: true, Handler: http.HandlerFunc(d.socket), Fail: d.http.Fail},
-		d.http.Route("GET /api/chat/{id}/stream", d.resume),
-		d.http.Route("GET /api/chat/{id}/{run}/stream", d.resume),
-		d.http.Route("POST /api/chat/{id}/stop", d.stop),
-		d.http.Route("GET /api/chat/{id}/messages", d.listMessages),
+		{Pattern: "GET /api/chat", Dialect: via, Public: true, QueryToken: true, Handler: http.HandlerFunc(d.socket), Fail: d.HTTP.Fail},
+		d.HTTP.Route("GET /api/chat/{id}/stream", d.resume),
+		d.HTTP.Route("GET /api/chat/{id}/{run}/stream", d.resume),
+		d.HTTP.Route("POST /api/chat/{id}/stop", d.HTTP.Reply(d.stop)),
+		d.HTTP.Route("GET /api/chat/{id}/messages", d.HTTP.Reply(d.listMessages)),
 	}
 	for _, pattern := range []string{"POST /api/chat", "POST /api/chat/{id}"} {
-		post := d.http.Route(pattern, d.post)
+		post := d.HTTP.Route(pattern, d.post)
 		post.PlainText = true // WorkflowChatTransport sets no content type
 		routes = append(routes, post)
 	}
@@ -114,7 +75,7 @@ func isLegacy(r *http.Request) bool { return r.URL.Query().Get("sdk") == "5" }
 
 // post sends a message or answers, and responds with what the agent says.
 func (d *Dialect) post(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := edge.ReadBody(r, d.opt.MaxBody)
+	b, err := edge.ReadBody(r, d.MaxBody)
 	if err != nil {
 		return err
 	}
@@ -138,7 +99,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if t.run != "" {
 		h.Set("X-Workflow-Run-Id", t.run)
 	}
-	return wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, d.opt.Conns, func(ctx context.Context, s *wire.Stream) error {
+	return d.Stream(w, r, t.session, func(ctx context.Context, s *wire.Stream, idle func() error) error {
 		if err := s.Flush(ctx); err != nil {
 			return err
 		}
@@ -151,20 +112,12 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 				buf = append(buf, '\n', '\n')
 			}
 			return s.Write(ctx, buf)
-		}, func() error { return s.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
+		}, idle)
 		if err != nil {
-			d.report(ctx, t.session, err)
-			return err // breaks the connection: the clients take a clean end for success
+			return err
 		}
 		return s.Write(ctx, []byte("data: [DONE]\n\n"))
 	})
-}
-
-// report logs a stream that failed by a fault of the server.
-func (d *Dialect) report(ctx context.Context, id chat.SessionID, err error) {
-	if ctx.Err() == nil && chat.CodeOf(err) == chat.Internal {
-		d.log.ErrorContext(ctx, "a stream failed", "session", id, "err", err)
-	}
 }
 
 // replayFinished is the value of replay with which a page gets its newest message also when the turn is over.
@@ -213,7 +166,7 @@ func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legac
 	if err != nil {
 		return nil, err
 	}
-	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
+	st, err := d.Sessions.State(ctx, c, sess.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -225,7 +178,7 @@ func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legac
 	if !finished {
 		return nil, nil
 	}
-	e, err := turnlog.Last(ctx, d.opt.Sessions, c, sess.ID, sess.Last)
+	e, err := turnlog.Last(ctx, d.Sessions, c, sess.ID, sess.Last)
 	if err != nil || e == nil {
 		return nil, err
 	}
@@ -243,7 +196,7 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string, legacy 
 	if !ok {
 		return nil, nil
 	}
-	sess, seq, err := d.opt.Sessions.ByID(ctx, c, parsed)
+	sess, seq, err := d.Sessions.ByID(ctx, c, parsed)
 	if err != nil {
 		if chat.CodeOf(err) == chat.NotFound {
 			err = nil
@@ -255,7 +208,7 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string, legacy 
 		_, err = d.started(ctx, c, &sess, seq)
 	} else {
 		var e chat.Event
-		if e, err = d.opt.Sessions.Event(ctx, c, sess.ID, seq); err != nil {
+		if e, err = d.Sessions.Event(ctx, c, sess.ID, seq); err != nil {
 			return nil, err
 		}
 		if _, ok := e.Body.(chat.UserMessage); !ok {
@@ -299,52 +252,43 @@ func parseRun(id string) (turn chat.TurnID, at segment, ok bool) {
 }
 
 // stop stops the running turn of a chat or of a run. A page that closes its connection stops nothing.
-func (d *Dialect) stop(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) stop(r *http.Request, c chat.Caller) (any, error) {
 	ctx := r.Context()
 	t, err := d.runByID(ctx, c, r.PathValue("id"), false)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if t == nil {
 		sess, err := d.find(ctx, c, r.PathValue("id"))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		t = &target{session: sess.ID}
 	}
-	var res chat.StopResult
-	st, err := d.opt.Sessions.State(ctx, c, t.session)
+	st, err := d.Sessions.State(ctx, c, t.session)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// A run that is over, or has not begun, is not stopped.
-	if turn := st.Line(mainLine).Turn; turn != nil && (t.turn == turn.Seq || t.run == "") {
-		if res, err = d.opt.Sessions.Stop(ctx, c, t.session, mainLine, "stopped in the page"); err != nil {
-			return err
-		}
+	if turn := st.Line(mainLine).Turn; turn == nil || t.turn != turn.Seq && t.run != "" {
+		return map[string]bool{"stopped": false}, nil
 	}
-	d.http.Send(w, r, http.StatusOK, map[string]bool{"stopped": res.Stopped})
-	return nil
+	return d.Stop(ctx, c, t.session)
 }
 
 // listMessages lists the messages of a chat for the option messages of useChat. A chat that does not exist has none.
-func (d *Dialect) listMessages(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+func (d *Dialect) listMessages(r *http.Request, c chat.Caller) (any, error) {
 	q := edge.NewQuery(r)
 	limit := q.Limit(listMessages, maxListMessages)
 	if q.Err != nil {
-		return q.Err
+		return nil, q.Err
 	}
 	sess, err := d.find(r.Context(), c, r.PathValue("id"))
 	if chat.CodeOf(err) == chat.NotFound {
-		edge.SendJSON(w, r, http.StatusOK, []byte("[]"))
-		return nil
+		return []*uiMessage{}, nil
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	b, err := d.list(r.Context(), c, sess.ID, isLegacy(r), limit)
-	if err == nil {
-		edge.SendJSON(w, r, http.StatusOK, b)
-	}
-	return err
+	return d.list(r.Context(), c, sess.ID, isLegacy(r), limit)
 }

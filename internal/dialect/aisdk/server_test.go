@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
@@ -32,8 +33,8 @@ func newTestServer(t testing.TB, agents map[string]agent.Agent, users ...string)
 		s.user = users[0]
 	}
 	s.dialect = New(Options{
-		Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns,
-		Authenticate: s.Auth.Authenticate, Bind: s.Auth.Context, Remote: s.Auth.Remote,
+		Options:       pages.Options{Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns},
+		SocketOptions: SocketOptions{Authenticate: s.Auth.Authenticate, Bind: s.Auth.Context, Remote: s.Auth.Remote},
 	})
 	s.Serve(s.dialect.Routes())
 	return s

@@ -65,21 +65,21 @@ type socket struct {
 // socket accepts a WebSocket. Without a credential in the handshake, each frame needs one.
 func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
 	s := &socket{d: d, cancel: map[string]context.CancelFunc{}}
-	s.caller, s.authErr = d.opt.Caller(r)
-	limit := int(d.opt.MaxBody)
+	s.caller, s.authErr = d.Caller(r)
+	limit := int(d.MaxBody)
 	if s.authErr != nil {
 		if chat.CodeOf(s.authErr) != chat.Unauthenticated || !wire.IsWS(r) {
-			d.http.Fail(w, r, s.authErr)
+			d.HTTP.Fail(w, r, s.authErr)
 			return
 		}
 		if s.authWait = d.unauthenticated.Take(d.opt.Remote(r)); s.authWait == nil {
-			d.http.Fail(w, r, chat.Errorf(chat.SlowDown, "Too many connections from your address wait for authentication; try again in a moment.").
+			d.HTTP.Fail(w, r, chat.Errorf(chat.SlowDown, "Too many connections from your address wait for authentication; try again in a moment.").
 				With("retry_after", int(d.unauthenticated.Timeout.Seconds())+1))
 			return
 		}
 		limit = min(limit, d.unauthenticated.MaxMessage)
 	}
-	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit}, d.opt.Conns, s.serve)
+	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: limit}, d.Conns, s.serve)
 	if err == nil {
 		return
 	}
@@ -87,7 +87,7 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
 		err = invalid("This address wants a WebSocket, or a POST: %s.", bad.Reason)
 	}
-	d.http.Fail(w, r, err)
+	d.HTTP.Fail(w, r, err)
 }
 
 // serve reads frames until the connection ends. Each request has a goroutine for its response.
@@ -98,7 +98,7 @@ func (s *socket) serve(ctx context.Context, conn *wire.Conn) error {
 	defer s.close(wire.ErrClosed)
 	defer s.unbind()
 	defer s.authWait.End()
-	s.authWait.Begin(conn, int(s.d.opt.MaxBody), errAuthTimeout.Error(), func() { s.close(errAuthTimeout) })
+	s.authWait.Begin(conn, int(s.d.MaxBody), errAuthTimeout.Error(), func() { s.close(errAuthTimeout) })
 	for {
 		b, err := s.conn.Read(ctx)
 		if err != nil {
@@ -154,7 +154,7 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 		} else if err == nil || bound.Err() != nil {
 			return
 		}
-		s.d.report(bound, chat.SessionID(text.Clip(f.ID, 128)), err)
+		s.d.Report(bound, chat.SessionID(text.Clip(f.ID, 128)), err)
 		_ = s.fail(ctx, f.Request, err) // it fails when the connection has ended
 	})
 	return nil
