@@ -93,10 +93,12 @@ func messageID(turn chat.TurnID, message chat.Seq) string {
 
 // start is the first chunk of a response.
 func (r *run) start(message chat.Seq) chunk {
-	b := append([]byte(`{"session_id":`), chat.AppendString(nil, string(r.session))...)
-	b = field(b, "turn_id", string(r.turn))
-	b = append(field(b, "agent", r.agent), '}')
-	return chunk{typ: chunkStart, id: messageID(r.turn, message), raw: b}
+	b := marshal(struct {
+		Session chat.SessionID `json:"session_id"`
+		Turn    chat.TurnID    `json:"turn_id"`
+		Agent   string         `json:"agent"`
+	}{r.session, r.turn, r.agent})
+	return chunk{Type: chunkStart, MessageID: messageID(r.turn, message), Metadata: b}
 }
 
 // take returns what an entry adds. The result is valid until the next call.
@@ -151,9 +153,9 @@ func (r *run) part() {
 	}
 	if r.inStep {
 		r.endTexts() // versions 5 and 6 end them with the step
-		r.emit(chunk{typ: chunkFinishStep})
+		r.emit(chunk{Type: chunkFinishStep})
 	}
-	r.emit(chunk{typ: chunkStartStep})
+	r.emit(chunk{Type: chunkStartStep})
 	r.inStep, r.newStep = true, false
 }
 
@@ -186,9 +188,9 @@ func (r *run) piece(id chat.BlockID, thinking bool, offset int, text string) {
 		}
 		b.parts++
 		r.open = append(r.open, b)
-		r.emit(chunk{typ: b.typ(chunkTextStart, chunkThinkStart), id: b.part})
+		r.emit(chunk{Type: b.typ(chunkTextStart, chunkThinkStart), ID: b.part})
 	}
-	r.emit(chunk{typ: b.typ(chunkTextDelta, chunkThinkDelta), id: b.part, text: text})
+	r.emit(chunk{Type: b.typ(chunkTextDelta, chunkThinkDelta), ID: b.part, Delta: text})
 }
 
 func (b *block) typ(text, thinking string) string {
@@ -220,7 +222,7 @@ func (r *run) endText(b *block) {
 	if b.part == "" {
 		return
 	}
-	r.emit(chunk{typ: b.typ(chunkTextEnd, chunkThinkEnd), id: b.part})
+	r.emit(chunk{Type: b.typ(chunkTextEnd, chunkThinkEnd), ID: b.part})
 	b.part = ""
 	r.open = slices.DeleteFunc(r.open, func(o *block) bool { return o == b })
 }
@@ -250,22 +252,22 @@ func (r *run) mainLine(e *chat.Event) {
 	case chat.AgentToolCall:
 		r.tool(cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params, false)
 	case chat.AgentToolResult:
-		r.result(b.CallID, b.Tool, chunk{typ: chunkToolOutput, raw: b.Result})
+		r.result(b.CallID, b.Tool, chunk{Type: chunkToolOutput, Output: b.Result})
 	case chat.AgentToolError:
-		r.result(b.CallID, b.Tool, chunk{typ: chunkToolError, text: cmp.Or(b.Error, "The tool failed.")})
+		r.result(b.CallID, b.Tool, chunk{Type: chunkToolError, Error: cmp.Or(b.Error, "The tool failed.")})
 	case chat.AgentToolProgress:
-		r.emit(chunk{typ: dataProgress, id: cmp.Or(b.CallID, b.BatchID, "progress"), raw: e.Payload})
+		r.emit(chunk{Type: dataProgress, ID: cmp.Or(b.CallID, b.BatchID, "progress"), Data: e.Payload})
 	case chat.AgentPlan:
-		r.emit(chunk{typ: dataPlan, id: "plan", raw: e.Payload})
+		r.emit(chunk{Type: dataPlan, ID: "plan", Data: e.Payload})
 	case chat.AgentStatus:
-		r.emit(chunk{typ: dataStatus, raw: e.Payload, transient: true})
+		r.emit(chunk{Type: dataStatus, Data: e.Payload, Transient: true})
 	case chat.AgentUsage:
 		r.usage = r.usage.Plus(b.Usage)
-		r.emit(chunk{typ: chunkMetadata, raw: marshal(map[string]chat.Usage{"usage": r.usage})})
+		r.emit(chunk{Type: chunkMetadata, Metadata: marshal(map[string]chat.Usage{"usage": r.usage})})
 	case chat.AgentError:
-		r.emit(chunk{typ: dataError, id: string(e.ID), raw: e.Payload})
+		r.emit(chunk{Type: dataError, ID: string(e.ID), Data: e.Payload})
 	case chat.AgentShare:
-		r.emit(chunk{typ: dataShare, id: cmp.Or(b.ShareID, string(e.ID)), raw: e.Payload})
+		r.emit(chunk{Type: dataShare, ID: cmp.Or(b.ShareID, string(e.ID)), Data: e.Payload})
 	case chat.AgentArtifact:
 		r.artifact(e, b)
 	case chat.TurnCompleted:
@@ -287,7 +289,7 @@ func (r *run) input(e *chat.Event, b chat.TurnInput) {
 		if e == nil || e.Via == via {
 			continue
 		}
-		r.emit(chunk{typ: dataSteered, id: string(e.ID), raw: marshal(struct {
+		r.emit(chunk{Type: dataSteered, ID: string(e.ID), Data: marshal(struct {
 			Text string     `json:"text"`
 			By   chat.Actor `json:"by"`
 		}{e.Body.(chat.UserMessage).PlainText(), e.Actor})})
@@ -306,7 +308,7 @@ func (r *run) tool(id, name string, input json.RawMessage, client bool) {
 	// A static part, tool-NAME, is what pages declare for the tools that they run.
 	r.called++
 	r.calls[id] = &call{tool: name, input: input, number: r.called, message: r.at.message, dynamic: !client}
-	r.emit(chunk{typ: chunkToolInput, call: id, tool: name, raw: input, executed: !client, dynamic: !client})
+	r.emit(chunk{Type: chunkToolInput, Call: id, Tool: name, Input: input, Executed: !client, Dynamic: !client})
 }
 
 // result shows the output of a call.
@@ -346,38 +348,44 @@ func (r *run) output(id string, c chunk) {
 		return
 	}
 	known.done = true
-	c.call, c.dynamic, c.executed = id, known.dynamic, known.dynamic
+	c.Call = id
+	if c.Type != chunkToolDenied {
+		c.Dynamic, c.Executed = known.dynamic, known.dynamic
+	}
+	if c.Type == chunkToolOutput && len(c.Output) == 0 {
+		c.Output = json.RawMessage("null")
+	}
 	r.emit(c)
 }
 
 // artifact shows something that the agent made.
 func (r *run) artifact(e *chat.Event, b chat.AgentArtifact) {
 	if b.Path == "" {
-		r.emit(chunk{typ: dataArtifact, id: cmp.Or(b.ArtifactID, string(e.ID)), raw: e.Payload})
+		r.emit(chunk{Type: dataArtifact, ID: cmp.Or(b.ArtifactID, string(e.ID)), Data: e.Payload})
 		return
 	}
-	r.emit(chunk{typ: chunkFile, text: attachment.URL(r.session, b.Path), media: cmp.Or(b.MediaType, "application/octet-stream")})
+	r.emit(chunk{Type: chunkFile, URL: attachment.URL(r.session, b.Path), MediaType: cmp.Or(b.MediaType, "application/octet-stream")})
 }
 
 // complete ends the turn.
 func (r *run) complete(b chat.TurnCompleted) {
 	r.endTexts()
 	if r.inStep {
-		r.emit(chunk{typ: chunkFinishStep})
+		r.emit(chunk{Type: chunkFinishStep})
 	}
 	r.ended = true
 	reason := finishStop
 	switch b.Outcome {
 	case chat.Done:
 	case chat.Stopped:
-		r.emit(chunk{typ: chunkAbort})
+		r.emit(chunk{Type: chunkAbort})
 		reason = finishOther
 	default:
 		// The page stops reading here. WorkflowChatTransport reads on and asks again without a finish.
-		r.emit(chunk{typ: chunkError, text: cmp.Or(b.Error, "The agent could not go on.")})
+		r.emit(chunk{Type: chunkError, Error: cmp.Or(b.Error, "The agent could not go on.")})
 		reason = finishError
 	}
-	r.emit(chunk{typ: chunkFinish, text: reason})
+	r.emit(chunk{Type: chunkFinish, Finish: reason})
 }
 
 // marshal encodes a value of this package.

@@ -29,7 +29,7 @@ func (r *run) prompt(e *chat.Event) bool {
 		}
 	}
 	if p.Input == nil && (p.Deadline != 0 || p.Approval != nil && p.Approval.Text != "") {
-		r.emit(chunk{typ: dataPrompt, id: p.RequestID, raw: e.Payload})
+		r.emit(chunk{Type: dataPrompt, ID: p.RequestID, Data: e.Payload})
 	}
 	r.endTexts()
 	r.prompts = append(r.prompts, &prompt{Prompt: p, at: r.at})
@@ -79,7 +79,7 @@ func (r *run) askAbout(request, id, tool string, params json.RawMessage, client 
 	}
 	r.tool(id, tool, params, client)
 	if !client {
-		r.emit(chunk{typ: chunkToolAsk, approval: approval, call: id})
+		r.emit(chunk{Type: chunkToolAsk, Approval: approval, Call: id})
 	}
 }
 
@@ -99,7 +99,7 @@ func (r *run) answered(e *chat.Event) {
 	var reason chat.CloseReason
 	switch b := e.Body.(type) {
 	case chat.UserInputResponse:
-		r.output(request, chunk{typ: chunkToolOutput, raw: inputOutput(b)})
+		r.output(request, chunk{Type: chunkToolOutput, Output: inputOutput(b)})
 	case chat.UserApprovalResponse:
 		for i := range b.Decisions {
 			r.decided(p, &b.Decisions[i])
@@ -113,10 +113,10 @@ func (r *run) answered(e *chat.Event) {
 			text = "Nobody answered in time."
 		}
 		for _, id := range partsOf(&p.Prompt, r.legacy) {
-			r.output(id, chunk{typ: chunkToolError, text: text})
+			r.output(id, chunk{Type: chunkToolError, Error: text})
 		}
 	}
-	r.emit(chunk{typ: dataAnswered, id: request, raw: marshal(struct {
+	r.emit(chunk{Type: dataAnswered, ID: request, Data: marshal(struct {
 		RequestID string           `json:"request_id"`
 		By        chat.Actor       `json:"by"`
 		At        chat.At          `json:"at"`
@@ -150,15 +150,15 @@ func (r *run) decided(p *prompt, d *chat.Decision) {
 	client := slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return c.CallID == id && c.Client })
 	switch {
 	case r.legacy && !client:
-		r.output(approvalID(p.RequestID, id), chunk{typ: chunkToolOutput, raw: marshal(map[string]bool{"approved": d.Approve})})
+		r.output(approvalID(p.RequestID, id), chunk{Type: chunkToolOutput, Output: marshal(map[string]bool{"approved": d.Approve})})
 	case len(d.Result) > 0:
-		r.output(id, chunk{typ: chunkToolOutput, raw: d.Result})
+		r.output(id, chunk{Type: chunkToolOutput, Output: d.Result})
 	case d.Error != "":
-		r.output(id, chunk{typ: chunkToolError, text: d.Error})
+		r.output(id, chunk{Type: chunkToolError, Error: d.Error})
 	case !d.Approve && client:
-		r.output(id, chunk{typ: chunkToolError, text: cmp.Or(d.Reason, "The call was refused.")})
+		r.output(id, chunk{Type: chunkToolError, Error: cmp.Or(d.Reason, "The call was refused.")})
 	case !d.Approve:
-		r.output(id, chunk{typ: chunkToolDenied})
+		r.output(id, chunk{Type: chunkToolDenied})
 	}
 }
 
@@ -166,11 +166,11 @@ func (r *run) decided(p *prompt, d *chat.Decision) {
 func (r *run) granted(p *prompt, b chat.UserPermissionResponse) {
 	switch {
 	case r.legacy:
-		r.output(approvalID(p.RequestID, p.RequestID), chunk{typ: chunkToolOutput, raw: marshal(map[string]bool{"approved": len(b.Granted) > 0})})
+		r.output(approvalID(p.RequestID, p.RequestID), chunk{Type: chunkToolOutput, Output: marshal(map[string]bool{"approved": len(b.Granted) > 0})})
 	case len(b.Granted) == 0:
-		r.output(p.RequestID, chunk{typ: chunkToolDenied})
+		r.output(p.RequestID, chunk{Type: chunkToolDenied})
 	default:
-		r.output(p.RequestID, chunk{typ: chunkToolOutput, raw: marshal(struct {
+		r.output(p.RequestID, chunk{Type: chunkToolOutput, Output: marshal(struct {
 			Granted  []string `json:"granted"`
 			Denied   []string `json:"denied,omitempty"`
 			Duration string   `json:"duration,omitempty"`

@@ -27,10 +27,10 @@ func TestResultWithoutAnIDEndsTheOldestCall(t *testing.T) {
 				for _, a := range r.take(&l.entries[i]) {
 					for _, c := range a.chunks {
 						switch {
-						case c.typ == chunkToolInput && c.tool == "weather":
-							called = append(called, c.call)
-						case c.typ == chunkToolOutput:
-							ended = append(ended, c.call)
+						case c.Type == chunkToolInput && c.Tool == "weather":
+							called = append(called, c.Call)
+						case c.Type == chunkToolOutput:
+							ended = append(ended, c.Call)
 						}
 					}
 				}

@@ -30,7 +30,7 @@ func (r *run) workstream(e *chat.Event) {
 		r.answered(e)
 	case chat.AgentInputRequest:
 		if b.InputType == chat.InputNotification {
-			r.emit(chunk{typ: dataNotification, id: b.RequestID, raw: e.Payload})
+			r.emit(chunk{Type: dataNotification, ID: b.RequestID, Data: e.Payload})
 		}
 	case chat.WorkstreamLaunched:
 		r.changed(b.ID, func(w *workView) {
@@ -71,5 +71,5 @@ func (r *run) changed(id string, change func(*workView)) {
 		r.work[id] = w
 	}
 	change(w)
-	r.emit(chunk{typ: dataWorkstream, id: id, raw: marshal(w)})
+	r.emit(chunk{Type: dataWorkstream, ID: id, Data: marshal(w)})
 }

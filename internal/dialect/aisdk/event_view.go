@@ -35,15 +35,14 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		}
 	}
 	if _, ok := e.Body.(chat.TurnStarted); ok && e.Workstream == mainLine {
-		start := r.start(0)
-		out = append(out, start.append(nil))
+		out = append(out, marshal(r.start(0)))
 	}
 	for _, s := range r.added {
 		for i := range s.chunks {
-			out = append(out, s.chunks[i].append(nil))
+			out = append(out, marshal(s.chunks[i]))
 		}
 		if s.asks {
-			out = append(out, (&chunk{typ: chunkFinish, text: finishTools}).append(nil))
+			out = append(out, marshal(chunk{Type: chunkFinish, Finish: finishTools}))
 		}
 	}
 	return out, nil

@@ -118,7 +118,7 @@ func (s *selector) add(a *addition) {
 	}
 	s.begin()
 	s.out = append(s.out, a.chunks...)
-	if n := len(a.chunks); n > 0 && a.chunks[n-1].typ == chunkFinish {
+	if n := len(a.chunks); n > 0 && a.chunks[n-1].Type == chunkFinish {
 		s.done = true
 	} else if a.asks && (!s.t.whole || s.live) {
 		s.finish(finishTools)
@@ -168,9 +168,9 @@ func (s *selector) caughtUp() {
 // hideExecuted marks calls of the page's tools that have their output, so that a page that resumes does not run them again.
 func (s *selector) hideExecuted() {
 	for i := range s.out {
-		if c := &s.out[i]; c.typ == chunkToolInput && !c.executed && c.tool != toolAsk {
-			if known := s.run.calls[c.call]; known != nil && known.done {
-				c.executed = true
+		if c := &s.out[i]; c.Type == chunkToolInput && !c.Executed && c.Tool != toolAsk {
+			if known := s.run.calls[c.Call]; known != nil && known.done {
+				c.Executed = true
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func (s *selector) begin() {
 // finish ends the response.
 func (s *selector) finish(reason string) {
 	s.begin()
-	s.out = append(s.out, chunk{typ: chunkFinish, text: reason})
+	s.out = append(s.out, chunk{Type: chunkFinish, Finish: reason})
 	s.done = true
 }
 

@@ -50,10 +50,10 @@ const (
 
 // add folds a chunk into an assistant message.
 func (m *uiMessage) add(c chunk) {
-	switch c.typ {
+	switch c.Type {
 	case chunkStart, chunkMetadata:
 		var fields map[string]json.RawMessage
-		if json.Unmarshal(c.raw, &fields) == nil {
+		if json.Unmarshal(c.Metadata, &fields) == nil {
 			if m.Metadata == nil {
 				m.Metadata = map[string]json.RawMessage{}
 			}
@@ -62,30 +62,30 @@ func (m *uiMessage) add(c chunk) {
 	case chunkStartStep:
 		m.Parts = append(m.Parts, &uiPart{pagePart: pagePart{Type: "step-start"}})
 	case chunkFile:
-		m.Parts = append(m.Parts, filePart(c.text, c.media, ""))
+		m.Parts = append(m.Parts, filePart(c.URL, c.MediaType, ""))
 	case chunkTextStart, chunkThinkStart:
 		p := textPart("")
-		p.State, p.block = stateStreaming, c.id
-		if c.typ == chunkThinkStart {
+		p.State, p.block = stateStreaming, c.ID
+		if c.Type == chunkThinkStart {
 			p.Type = "reasoning"
 		}
 		m.Parts = append(m.Parts, p)
 	case chunkTextDelta, chunkThinkDelta, chunkTextEnd, chunkThinkEnd:
-		p := m.find(func(p *uiPart) bool { return p.block == c.id && p.State == stateStreaming })
+		p := m.find(func(p *uiPart) bool { return p.block == c.ID && p.State == stateStreaming })
 		if p == nil {
 			return
 		}
-		if *p.Text += c.text; c.typ == chunkTextEnd || c.typ == chunkThinkEnd {
+		if *p.Text += c.Delta; c.Type == chunkTextEnd || c.Type == chunkThinkEnd {
 			p.State = stateDone
 		}
 	case chunkToolInput:
-		p := &uiPart{pagePart: pagePart{Type: "tool-" + c.tool, Call: c.call, State: stateInput}, Input: c.raw, Executed: c.executed}
-		if c.dynamic {
-			p.Type, p.Tool = "dynamic-tool", c.tool
+		p := &uiPart{pagePart: pagePart{Type: "tool-" + c.Tool, Call: c.Call, State: stateInput}, Input: c.Input, Executed: c.Executed}
+		if c.Dynamic {
+			p.Type, p.Tool = "dynamic-tool", c.Tool
 		}
 		m.Parts = append(m.Parts, p)
 	case chunkToolAsk, chunkToolOutput, chunkToolError, chunkToolDenied:
-		if p := m.find(func(p *uiPart) bool { return p.Call == c.call }); p != nil {
+		if p := m.find(func(p *uiPart) bool { return p.Call == c.Call }); p != nil {
 			p.change(c)
 		}
 	default:
@@ -95,19 +95,16 @@ func (m *uiMessage) add(c chunk) {
 
 // change changes the state of a tool part.
 func (p *uiPart) change(c chunk) {
-	approved := c.typ == chunkToolOutput
-	switch c.typ {
+	approved := c.Type == chunkToolOutput
+	switch c.Type {
 	case chunkToolAsk:
-		p.State, p.Approval = stateAsked, &pageApproval{ID: c.approval}
+		p.State, p.Approval = stateAsked, &pageApproval{ID: c.Approval}
 		return
 	case chunkToolOutput:
-		p.State, p.Output = stateOutput, c.raw
-		if len(c.raw) == 0 {
-			p.Output = json.RawMessage("null")
-		}
+		p.State, p.Output = stateOutput, c.Output
 	case chunkToolError:
 		// The clients accept an error only with an approval that was given, which is not known here.
-		p.State, p.ErrorText, p.Approval = stateError, c.text, nil
+		p.State, p.ErrorText, p.Approval = stateError, c.Error, nil
 	case chunkToolDenied:
 		p.State = stateDenied
 	}
@@ -118,14 +115,14 @@ func (p *uiPart) change(c chunk) {
 
 // data adds a data part, or replaces the one with the same id.
 func (m *uiMessage) data(c chunk) {
-	if !c.isData() || c.transient {
+	if !strings.HasPrefix(c.Type, "data-") || c.Transient {
 		return
 	}
-	if p := m.find(func(p *uiPart) bool { return p.Type == c.typ && c.id != "" && p.ID == c.id }); p != nil {
-		p.Data = c.raw
+	if p := m.find(func(p *uiPart) bool { return p.Type == c.Type && c.ID != "" && p.ID == c.ID }); p != nil {
+		p.Data = c.Data
 		return
 	}
-	m.Parts = append(m.Parts, &uiPart{pagePart: pagePart{Type: c.typ}, ID: c.id, Data: c.raw})
+	m.Parts = append(m.Parts, &uiPart{pagePart: pagePart{Type: c.Type}, ID: c.ID, Data: c.Data})
 }
 
 // find returns the newest part that fits.

@@ -254,7 +254,7 @@ func segments(t *testing.T, l *randomLog, legacy bool) (all []segment) {
 
 func encoded(chunks []chunk) (out []json.RawMessage) {
 	for i := range chunks {
-		out = append(out, chunks[i].append(nil))
+		out = append(out, marshal(chunks[i]))
 	}
 	return out
 }
@@ -294,7 +294,7 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 		live := &uiMessage{Role: roleAssistant}
 		for _, at := range all {
 			chunks := selected(t, l, target{at: at, legacy: legacy}, false)
-			if n := len(chunks); chunks[0].typ != chunkStart || chunks[n-1].typ != chunkFinish {
+			if n := len(chunks); chunks[0].Type != chunkStart || chunks[n-1].Type != chunkFinish {
 				t.Fatalf("seed %d, %v: %s", seed, at, encoded(chunks))
 			}
 			if late := selected(t, l, target{at: at, legacy: legacy}, true); fmt.Sprintf("%s", encoded(late)) != fmt.Sprintf("%s", encoded(chunks)) {

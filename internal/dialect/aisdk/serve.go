@@ -107,9 +107,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 		err := d.follow(ctx, c, t, func(chunks []chunk) error {
 			buf = buf[:0]
 			for i := range chunks {
-				buf = append(buf, "data: "...)
-				buf = chunks[i].append(buf)
-				buf = append(buf, '\n', '\n')
+				buf = wire.AppendSSE(buf, "", "", marshal(chunks[i]))
 			}
 			return s.Write(ctx, buf)
 		}, idle)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -42,10 +41,20 @@ type socketFrame struct {
 // Types of frames of the server.
 const (
 	frameStart    = "start"
+	frameChunk    = "chunk"
 	frameEnd      = "end"
 	frameError    = "error"
 	frameNoActive = "no-active"
 )
+
+// serverFrame is a frame of the server.
+type serverFrame struct {
+	Type     string `json:"type"`
+	Request  string `json:"requestId"`
+	Sequence *int   `json:"sequence,omitempty"`
+	Chunk    *chunk `json:"chunk,omitempty"`
+	Error    string `json:"errorText,omitempty"`
+}
 
 // socket is one WebSocket. It carries the responses of any number of chats.
 type socket struct {
@@ -236,26 +245,22 @@ func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, req 
 		return err
 	}
 	if t == nil {
-		return s.conn.WriteText(ctx, frame(nil, frameNoActive, f.Request))
+		return s.write(ctx, serverFrame{Type: frameNoActive, Request: f.Request})
 	}
 	return s.respond(ctx, c, f.Request, *t)
 }
 
 // respond sends the chunks of a target, numbered from 0.
 func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t target) error {
-	if err := s.conn.WriteText(ctx, frame(nil, frameStart, request)); err != nil {
+	if err := s.write(ctx, serverFrame{Type: frameStart, Request: request}); err != nil {
 		return err
 	}
 	n := 0
-	var body, frames []byte
+	var frames []byte
 	err := s.d.follow(ctx, c, t, func(chunks []chunk) error {
 		frames = frames[:0]
 		for i := range chunks {
-			body = append(body[:0], `{"type":"chunk","requestId":`...)
-			body = chat.AppendString(body, request)
-			body = strconv.AppendInt(append(body, `,"sequence":`...), int64(n), 10)
-			body = append(chunks[i].append(append(body, `,"chunk":`...)), '}')
-			frames = wire.AppendTextFrame(frames, body)
+			frames = wire.AppendTextFrame(frames, marshal(serverFrame{Type: frameChunk, Request: request, Sequence: &n, Chunk: &chunks[i]}))
 			n++
 		}
 		return s.conn.Write(ctx, frames)
@@ -263,18 +268,14 @@ func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t t
 	if err != nil {
 		return err
 	}
-	return s.conn.WriteText(ctx, frame(nil, frameEnd, request))
+	return s.write(ctx, serverFrame{Type: frameEnd, Request: request})
 }
 
 // fail ends a request with a sentence for the page.
 func (s *socket) fail(ctx context.Context, request string, err error) error {
-	b := frame(nil, frameError, request)
-	b = append(field(b[:len(b)-1], "errorText", chat.Public(err).Msg), '}')
-	return s.conn.WriteText(ctx, b)
+	return s.write(ctx, serverFrame{Type: frameError, Request: request, Error: chat.Public(err).Msg})
 }
 
-// frame appends a frame without more fields.
-func frame(b []byte, typ, request string) []byte {
-	b = append(append(append(b, `{"type":"`...), typ...), '"')
-	return append(field(b, "requestId", request), '}')
+func (s *socket) write(ctx context.Context, f serverFrame) error {
+	return s.conn.WriteText(ctx, marshal(f))
 }

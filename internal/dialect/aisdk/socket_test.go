@@ -22,8 +22,8 @@ type testSocket struct {
 	conn *websocket.Conn
 }
 
-// serverFrame is a frame of the server.
-type serverFrame struct {
+// gotFrame is a frame of the server.
+type gotFrame struct {
 	Type      string
 	RequestID string
 	ErrorText string
@@ -81,7 +81,7 @@ func (c *testSocket) resume(request, user, chatID string) {
 	c.write(fmt.Sprintf(`{"type":"resume","requestId":%q,"id":%q,"headers":%s,"body":{}}`, request, chatID, bearer(user)))
 }
 
-func (c *testSocket) read() (f serverFrame, err error) {
+func (c *testSocket) read() (f gotFrame, err error) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
 	defer cancel()
 	_, b, err := c.conn.Read(ctx)
@@ -92,7 +92,7 @@ func (c *testSocket) read() (f serverFrame, err error) {
 }
 
 // until reads to the first frame of a request that is not a start or a chunk, and returns it with the text before it.
-func (c *testSocket) until(request string) (words string, last serverFrame) {
+func (c *testSocket) until(request string) (words string, last gotFrame) {
 	c.t.Helper()
 	for {
 		f, err := c.read()

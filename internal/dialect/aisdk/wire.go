@@ -1,11 +1,6 @@
 package aisdk
 
-import (
-	"strings"
-
-	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/json"
-)
+import "github.com/parley-hq/parley/internal/json"
 
 // Types of chunks. The clients refuse a chunk of any other type, except data-*.
 const (
@@ -56,80 +51,25 @@ const (
 	toolApprove    = "approve_call" // an approval, for clients of version 5
 )
 
-// chunk is one chunk of a response. Its type determines which fields are sent. A field without a value is not sent:
-// clients refuse null in a field that they know, and older versions refuse fields that they do not know.
+// chunk is one chunk of a response. Its type determines which fields it has. A field without a value is not sent: clients refuse
+// null in a field that they know, and older versions refuse fields that they do not know.
 type chunk struct {
-	typ       string
-	id        string          // of a text or data part; the message's id in start
-	text      string          // delta, errorText, url or finishReason
-	call      string          // toolCallId
-	tool      string          // toolName
-	approval  string          // approvalId
-	media     string          // mediaType
-	raw       json.RawMessage // input, output, data or messageMetadata
-	dynamic   bool
-	executed  bool // providerExecuted: the page does not run the tool
-	transient bool // the page does not keep the part
-}
-
-// isData reports whether the chunk is a data part.
-func (c *chunk) isData() bool { return strings.HasPrefix(c.typ, "data-") }
-
-// append appends the chunk as JSON.
-func (c *chunk) append(b []byte) []byte {
-	b = append(append(append(b, `{"type":"`...), c.typ...), '"')
-	if c.typ == chunkStart {
-		b = field(b, "messageId", c.id)
-	} else if c.id != "" {
-		b = field(b, "id", c.id)
-	}
-	if strings.HasPrefix(c.typ, "tool-") {
-		b = field(b, "toolCallId", c.call)
-	}
-	switch c.typ {
-	case chunkTextDelta, chunkThinkDelta:
-		b = field(b, "delta", c.text)
-	case chunkStart, chunkMetadata:
-		b = rawField(b, "messageMetadata", c.raw)
-	case chunkFinish:
-		b = field(b, "finishReason", c.text)
-	case chunkError, chunkToolError:
-		b = field(b, "errorText", c.text)
-	case chunkToolInput:
-		b = rawField(field(b, "toolName", c.tool), "input", c.raw)
-	case chunkToolOutput:
-		b = rawField(b, "output", c.raw)
-	case chunkToolAsk:
-		b = field(b, "approvalId", c.approval)
-	case chunkFile:
-		b = field(field(b, "url", c.text), "mediaType", c.media)
-	default:
-		if c.isData() {
-			b = rawField(b, "data", c.raw)
-		}
-	}
-	if c.typ != chunkToolDenied {
-		b = flag(flag(b, "providerExecuted", c.executed), "dynamic", c.dynamic)
-	}
-	return append(flag(b, "transient", c.transient), '}')
-}
-
-func field(b []byte, name, value string) []byte {
-	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	return chat.AppendString(b, value)
-}
-
-func rawField(b []byte, name string, value json.RawMessage) []byte {
-	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	if len(value) == 0 {
-		return append(b, "null"...)
-	}
-	return append(b, value...)
-}
-
-func flag(b []byte, name string, value bool) []byte {
-	if !value {
-		return b
-	}
-	return append(append(append(b, ',', '"'), name...), `":true`...)
+	Type      string          `json:"type"`
+	MessageID string          `json:"messageId,omitempty"`
+	ID        string          `json:"id,omitempty"` // of a text or data part
+	Call      string          `json:"toolCallId,omitempty"`
+	Delta     string          `json:"delta,omitempty"`
+	Metadata  json.RawMessage `json:"messageMetadata,omitempty"`
+	Finish    string          `json:"finishReason,omitempty"`
+	Error     string          `json:"errorText,omitempty"`
+	Tool      string          `json:"toolName,omitempty"`
+	Input     json.RawMessage `json:"input,omitempty"`
+	Output    json.RawMessage `json:"output,omitempty"`
+	Approval  string          `json:"approvalId,omitempty"`
+	URL       string          `json:"url,omitempty"`
+	MediaType string          `json:"mediaType,omitempty"`
+	Data      json.RawMessage `json:"data,omitempty"`
+	Executed  bool            `json:"providerExecuted,omitempty"` // the page does not run the tool
+	Dynamic   bool            `json:"dynamic,omitempty"`
+	Transient bool            `json:"transient,omitempty"` // the page does not keep the part
 }
