@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/text"
@@ -94,7 +93,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 // stillOpen reports whether a prompt that takes no answers is open in the log.
 func (d *Dialect) stillOpen(ctx context.Context, t *target, id string) bool {
 	st, err := d.Sessions.State(ctx, t.caller, t.session)
-	return err == nil && slices.ContainsFunc(st.Prompts, func(p *chat.Prompt) bool { return p.RequestID == id })
+	return err == nil && st.Prompt(id) != nil
 }
 
 // closedPrompt is a question that a request answers and that has ended before.
@@ -173,5 +172,5 @@ func answeredElsewhere(c closedPrompt) event {
 	if b, ok := c.event.Body.(chat.PromptClosed); ok {
 		how = string(b.Reason)
 	}
-	return event{Type: "CUSTOM", Name: "parley.answered", Value: object(map[string]any{"interruptId": c.id, "how": how, "by": by, "at": c.event.At})}
+	return event{Type: "CUSTOM", Name: "parley.answered", Value: marshal(map[string]any{"interruptId": c.id, "how": how, "by": by, "at": c.event.At})}
 }

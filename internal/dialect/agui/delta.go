@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,7 +38,7 @@ func diff(ops []patchOp, path string, old, now json.RawMessage) []patchOp {
 	case chat.SameJSON(old, now):
 		return ops
 	case json.Unmarshal(old, &a) == nil && json.Unmarshal(now, &b) == nil && a != nil && b != nil:
-		for _, name := range sortedKeys(a) {
+		for _, name := range slices.Sorted(maps.Keys(a)) {
 			at := path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 			if v, ok := b[name]; ok {
 				ops = diff(ops, at, a[name], v)
@@ -46,7 +47,7 @@ func diff(ops []patchOp, path string, old, now json.RawMessage) []patchOp {
 			}
 			delete(b, name)
 		}
-		for _, name := range sortedKeys(b) {
+		for _, name := range slices.Sorted(maps.Keys(b)) {
 			ops = append(ops, patchOp{"add", path + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name), b[name]})
 		}
 		return ops

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -313,10 +314,11 @@ func (x *encoder) emit(ev event) {
 	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, n: x.run.n, data: marshal(ev)})
 }
 
-func marshal(ev event) []byte {
-	b, err := json.Marshal(ev)
-	if err != nil { // raw JSON of the log is valid, so this cannot happen; clients ignore the event
-		return []byte(`{"type":"CUSTOM","name":"parley.unreadable","value":{}}`)
+// marshal is a value as JSON. It holds only what can be written.
+func marshal(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return emptyObject
 	}
 	return b
 }
@@ -369,10 +371,10 @@ func (x *encoder) finish(o *outcome) {
 
 // closeAll ends the messages and subagents that are open. Those of workstreams go on in the next run.
 func (x *encoder) closeAll(o *outcome) {
-	for _, key := range sortedKeys(x.blocks) {
+	for _, key := range slices.Sorted(maps.Keys(x.blocks)) {
 		x.closeBlock(x.blocks[key])
 	}
-	for _, id := range sortedKeys(x.run.subagents) {
+	for _, id := range slices.Sorted(maps.Keys(x.run.subagents)) {
 		if !x.run.subagents[id] {
 			continue
 		}
@@ -387,15 +389,6 @@ func (x *encoder) closeAll(o *outcome) {
 		}
 		x.emit(event{Type: "SUBAGENT_FINISHED", Subagent: id, Outcome: s})
 	}
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // messageIDOf is the id of a message in a block. Two workstreams may use the same id of a block.

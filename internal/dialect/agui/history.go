@@ -9,18 +9,8 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
-	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
-
-// object is a value as JSON. It holds only what can be written.
-func object(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return emptyObject
-	}
-	return b
-}
 
 // getRun serves TanStack's client: a run from its start, a thread's messages, and without a query what the agent can do.
 func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
@@ -118,7 +108,7 @@ func (d *Dialect) runIn(ctx context.Context, c chat.Caller, id chat.SessionID, r
 // hydration is what TanStack's client loads when a page opens.
 type hydration struct {
 	Messages   []uiMessage `json:"messages"`
-	Active     *activeRun  `json:"activeRun"`
+	Active     any         `json:"activeRun"` // {runId} or null
 	Interrupts *pending    `json:"interrupts"`
 	Page       *pageInfo   `json:"page,omitempty"`
 }
@@ -138,10 +128,6 @@ type uiPart struct {
 	Arguments string `json:"arguments,omitempty"`
 	State     string `json:"state,omitempty"`
 	CallID    string `json:"toolCallId,omitempty"`
-}
-
-type activeRun struct {
-	ID string `json:"runId"`
 }
 
 type pending struct {
@@ -217,7 +203,7 @@ func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq,
 		return 0, err
 	}
 	if enc.run != nil {
-		out.Active = &activeRun{enc.run.id}
+		out.Active = map[string]string{"runId": enc.run.id}
 		return enc.run.seq, nil
 	}
 	if o := openOutcome(enc.prompts, enc.variant, enc.last); len(o.Interrupts) > 0 {

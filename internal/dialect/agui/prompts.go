@@ -1,7 +1,6 @@
 package agui
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
 	"strconv"
@@ -228,7 +227,7 @@ func answerTo(p *chat.Prompt, entries map[string]resumeEntry, results map[string
 	case p.Permission != nil:
 		a, err = permissionAnswer(p, e)
 	case e.Status != "cancelled":
-		a = inputAnswer(p.Input, e)
+		a = edge.InputAnswer(p.Input, e.Payload)
 	}
 	return a, given && err == nil, err
 }
@@ -253,38 +252,13 @@ func toolResult(content json.RawMessage) json.RawMessage {
 	return quote(contentText(content))
 }
 
-// consent is the payload for a call or a permission.
-type consent struct {
-	Approved *bool           `json:"approved"`
-	Reason   string          `json:"reason"`
-	Edited   json.RawMessage `json:"editedArgs"`
-	Granted  *[]string       `json:"granted"`
-	Denied   []string        `json:"denied"`
-	Duration string          `json:"duration"`
-}
-
-// consentOf reads a payload. Some pages send only true, or only the scopes.
-func consentOf(payload json.RawMessage) (c consent) {
-	var yes bool
-	var scopes []string
-	switch {
-	case json.Unmarshal(payload, &yes) == nil:
-		c.Approved = &yes
-	case json.Unmarshal(payload, &scopes) == nil:
-		c.Granted = &scopes
-	case json.Unmarshal(payload, &c) != nil:
-		c = consent{}
-	}
-	return c
-}
-
 func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
 	d := chat.Decision{CallID: callID}
 	if e.Status == "cancelled" {
 		d.Reason = "The person cancelled the question."
 		return d, nil
 	}
-	c := consentOf(e.Payload)
+	c := edge.ReadConsent(e.Payload)
 	if c.Approved == nil {
 		return d, chat.Errorf(chat.Invalid, "resume: the payload for a tool call is {approved, reason?, editedArgs?}")
 	}
@@ -296,7 +270,7 @@ func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
 }
 
 func permissionAnswer(p *chat.Prompt, e resumeEntry) (a chat.Answer, err error) {
-	c := consentOf(e.Payload)
+	c := edge.ReadConsent(e.Payload)
 	switch {
 	case e.Status == "cancelled":
 		return edge.Consent(p, false), nil
@@ -309,35 +283,4 @@ func permissionAnswer(p *chat.Prompt, e resumeEntry) (a chat.Answer, err error) 
 	}
 	a.Duration = c.Duration
 	return a, err
-}
-
-func inputAnswer(in *chat.AgentInputRequest, e resumeEntry) (a chat.Answer) {
-	value := e.Payload
-	var body map[string]json.RawMessage
-	if json.Unmarshal(value, &body) == nil && body != nil {
-		value = nil
-		for _, name := range []string{"value", "values", "text", "answer"} {
-			if value == nil {
-				value = body[name]
-			}
-		}
-	}
-	var flag bool
-	switch {
-	case len(value) == 0 || string(value) == "null": // right for a question that needs no answer
-	case json.Unmarshal(value, &a.Text) == nil:
-	case json.Unmarshal(value, &flag) == nil && in.InputType == chat.InputBinary: // the first option is the positive one
-		i := 1
-		if flag {
-			i = 0
-		}
-		a.Values = []string{in.Options[i].Answer()}
-	case json.Unmarshal(value, &a.Values) == nil:
-		if in.InputType == chat.InputText {
-			a = chat.Answer{Text: strings.Join(a.Values, ", ")}
-		}
-	default: // a number, or anything else as a text
-		a.Text = string(bytes.TrimSpace(value))
-	}
-	return a
 }

@@ -58,7 +58,7 @@ func (d *Dialect) Routes() []wire.Route {
 
 		d.HTTP.Route("GET "+runtime+"/info", d.HTTP.Reply(d.info)),
 		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/run", d.postRun),
-		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/connect", d.postConnect),
+		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/connect", d.postRun),
 		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/stop/{thread}", d.HTTP.Reply(d.stop)),
 		d.HTTP.Route("GET "+runtime+"/threads", d.HTTP.Reply(d.threads)),
 		d.HTTP.Route("GET "+runtime+"/threads/{thread}/messages", d.HTTP.Reply(d.threadMessages)),
@@ -86,7 +86,7 @@ func (d *Dialect) agentName(c chat.Caller, name string) (string, error) {
 	return name, nil
 }
 
-// postRun is a run, or with ?connect=1 the whole thread.
+// postRun is a run, or with ?connect=1 and on CopilotKit's route for it the whole thread.
 func (d *Dialect) postRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	b, err := d.HTTP.Body(r)
 	if err != nil {
@@ -97,18 +97,10 @@ func (d *Dialect) postRun(w http.ResponseWriter, r *http.Request, c chat.Caller)
 	if q.Err != nil {
 		return q.Err
 	}
-	if connect {
+	if connect || strings.HasSuffix(r.Pattern, "/connect") {
 		return d.connect(w, r, c, r.PathValue("agentname"), b)
 	}
 	return d.run(w, r, c, r.PathValue("agentname"), b, branch)
-}
-
-func (d *Dialect) postConnect(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	b, err := d.HTTP.Body(r)
-	if err != nil {
-		return err
-	}
-	return d.connect(w, r, c, r.PathValue("agentname"), b)
 }
 
 // run does what a request for a run asks for, and answers with the frames of the run.

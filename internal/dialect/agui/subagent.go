@@ -2,6 +2,8 @@ package agui
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -27,7 +29,7 @@ func (x *encoder) endWork(id string, ev event) {
 	if !x.run.subagents[id] {
 		return
 	}
-	for _, key := range sortedKeys(x.blocks) {
+	for _, key := range slices.Sorted(maps.Keys(x.blocks)) {
 		if b := x.blocks[key]; b.line == id {
 			x.closeBlock(b)
 		}

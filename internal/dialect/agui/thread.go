@@ -18,7 +18,7 @@ type threadInfo struct {
 }
 
 func (i threadInfo) metadata() json.RawMessage {
-	return object(map[string]threadInfo{via: i})
+	return marshal(map[string]threadInfo{via: i})
 }
 
 func infoOf(s *chat.Session) threadInfo {
@@ -78,7 +78,7 @@ func (in *input) history() (out []chat.Draft) {
 		var d chat.Draft
 		switch m.Role {
 		case "user":
-			d = chat.NewDraft(chat.UserMessage{Text: said, Context: object(map[string]stored{via: {MessageID: text.Clip(m.ID, maxID), Imported: true}})})
+			d = chat.NewDraft(chat.UserMessage{Text: said, Context: marshal(map[string]stored{via: {MessageID: text.Clip(m.ID, maxID), Imported: true}})})
 		case "assistant":
 			d = chat.NewDraft(chat.AgentText{Text: said})
 		}

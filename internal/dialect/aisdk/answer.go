@@ -23,7 +23,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 	if len(given.approvals)+len(given.outputs) == 0 {
 		return target{}, invalid("There is nothing to send: the last message is the agent's, and it has no answer.")
 	}
-	turn, err := d.turnOfMessage(ctx, c, &sess, req.message.ID)
+	turn, err := d.turnOfMessage(ctx, c, sess.ID, req.message.ID)
 	if err != nil {
 		return target{}, err
 	}
@@ -90,36 +90,27 @@ func (d *Dialect) answerFirst(ctx context.Context, c chat.Caller, st *chat.State
 }
 
 // turnOfMessage returns turn.started of an assistant message, or of the running turn when the page does not name it.
-func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, sess *chat.Session, id string) (chat.Event, error) {
-	seq := chat.Seq(0)
-	if turn, _, ok := parseRun(id); ok {
-		seq = turnlog.Number(turn)
-	} else {
-		st, err := d.Sessions.State(ctx, c, sess.ID)
+func (d *Dialect) turnOfMessage(ctx context.Context, c chat.Caller, id chat.SessionID, message string) (*chat.Event, error) {
+	turn, _, ok := parseRun(message)
+	if !ok {
+		st, err := d.Sessions.State(ctx, c, id)
 		if err != nil {
-			return chat.Event{}, err
+			return nil, err
 		}
 		if t := st.Line(mainLine).Turn; t != nil {
-			seq = t.Seq
+			turn = t.ID
 		}
 	}
-	return d.started(ctx, c, sess, seq)
+	return d.started(ctx, c, id, turn)
 }
 
-// started returns a turn.started event of the main line.
-func (d *Dialect) started(ctx context.Context, c chat.Caller, sess *chat.Session, seq chat.Seq) (chat.Event, error) {
-	none := chat.Errorf(chat.NotFound, "The agent's message is not part of this chat; load the chat again.")
-	if seq == 0 || seq > sess.Last {
-		return chat.Event{}, none
+// started returns turn.started of a turn.
+func (d *Dialect) started(ctx context.Context, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
+	e, err := turnlog.Started(ctx, d.Sessions, c, id, turn)
+	if err == nil && e == nil {
+		err = chat.Errorf(chat.NotFound, "The agent's message is not part of this chat; load the chat again.")
 	}
-	e, err := d.Sessions.Event(ctx, c, sess.ID, seq)
-	if err != nil {
-		return e, err
-	}
-	if _, ok := e.Body.(chat.TurnStarted); !ok || e.Workstream != mainLine {
-		return e, none
-	}
-	return e, nil
+	return e, err
 }
 
 // asked is a prompt of a turn.

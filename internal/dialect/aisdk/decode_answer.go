@@ -1,9 +1,6 @@
 package aisdk
 
 import (
-	"bytes"
-	"strings"
-
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
@@ -64,8 +61,7 @@ func (a *answers) to(p *chat.Prompt) (out chat.Answer, err error) {
 		if o == nil || o.State == stateError {
 			return out, invalid("The question needs an answer; a failed tool is none.")
 		}
-		out.Text, out.Values = answerText(o.Output)
-		return out, nil
+		return edge.InputAnswer(p.Input, o.Output), nil
 	case p.Permission != nil:
 		yes, _, ok := a.decision(p.RequestID, p.RequestID)
 		if !ok {
@@ -120,37 +116,9 @@ func (a *answers) decision(request, call string) (approve bool, reason string, o
 	if o == nil || o.State == stateError {
 		return false, "", o != nil
 	}
-	var said struct {
-		Approved *bool  `json:"approved"`
-		Reason   string `json:"reason"`
-	}
-	if json.Unmarshal(o.Output, &approve) == nil {
-		return approve, "", true
-	}
-	if bytes.HasPrefix(o.Output, []byte("{")) && json.Unmarshal(o.Output, &said) == nil && said.Approved != nil {
+	if said := edge.ReadConsent(o.Output); said.Approved != nil {
 		return *said.Approved, said.Reason, true
 	}
-	words, _ := answerText(o.Output)
-	approve, ok = edge.ParseConsent(words)
+	approve, ok = edge.ParseConsent(edge.InputAnswer(&chat.AgentInputRequest{}, o.Output).Text)
 	return approve, "", ok
-}
-
-// answerText reads the answer to a question: a text, a list of choices, or an object with one of them.
-func answerText(raw json.RawMessage) (words string, values []string) {
-	if json.Unmarshal(raw, &words) == nil {
-		return words, nil
-	}
-	if json.Unmarshal(raw, &values) == nil {
-		return "", values
-	}
-	var o struct {
-		Text   string   `json:"text"`
-		Answer string   `json:"answer"`
-		Value  string   `json:"value"`
-		Values []string `json:"values"`
-	}
-	if bytes.HasPrefix(raw, []byte("{")) && json.Unmarshal(raw, &o) == nil {
-		return o.Text + o.Answer + o.Value, o.Values
-	}
-	return strings.Trim(string(raw), `"`), nil
 }

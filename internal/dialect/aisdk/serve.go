@@ -203,7 +203,7 @@ func (d *Dialect) runByID(ctx context.Context, c chat.Caller, id string, legacy 
 	}
 	t := target{session: sess.ID, turn: seq, at: at, run: id}
 	if isRun {
-		_, err = d.started(ctx, c, &sess, seq)
+		_, err = d.started(ctx, c, sess.ID, turn)
 	} else {
 		var e chat.Event
 		if e, err = d.Sessions.Event(ctx, c, sess.ID, seq); err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -240,20 +241,13 @@ func (q *request) approvalEnd(cv *conversation, ids []string) (*chat.Event, erro
 // reply answers a question with the last message of a request.
 func (q *request) reply(cv *conversation, req *sendRequest, p *chat.Prompt) (*follower, error) {
 	last := req.messages[len(req.messages)-1]
-	answer := chat.Answer{ClientID: last.otid}
-	text := llm.PlainText(last.content)
-	if p.Input != nil {
-		answer.Text = text
-	} else {
-		granted := []string{}
-		switch strings.ToLower(strings.TrimSpace(text)) {
-		case "yes", "y", "ok", "true", "allow", "grant", "granted", "approve", "continue":
-			granted = p.Permission.Scopes
-		case "no", "n", "false", "deny", "denied", "reject", "cancel":
-		default:
+	answer := chat.Answer{Text: llm.PlainText(last.content)}
+	if p.Input == nil {
+		yes, ok := edge.ParseConsent(answer.Text)
+		if !ok {
 			return nil, chat.Errorf(chat.Invalid, "the agent asks for permission for %s: answer yes or no", strings.Join(p.Permission.Scopes, ", "))
 		}
-		answer.Granted = &granted
+		answer = edge.Consent(p, yes)
 	}
 	body, err := answer.Body(p)
 	if err != nil {
