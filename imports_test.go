@@ -108,6 +108,7 @@ var rules = []rule{
 	{folder: "internal/keylock"},
 	{folder: "internal/jsontest"},
 	{folder: "internal/load"},
+	{folder: "internal/markdown"},
 	{folder: "internal/serverprocess", own: []string{"internal/freeport"}},
 	{folder: "internal/sbom"},
 	{folder: "internal/modeltest"},
