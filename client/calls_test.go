@@ -249,3 +249,18 @@ func TestTruncatedDownloadIsAnError(t *testing.T) {
 		t.Error("a verification that did not finish gave no error")
 	}
 }
+
+// Whoami asks for the caller of the client's credential, at a route that is not below /parley/v1.
+func TestWhoami(t *testing.T) {
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/auth/session" || r.Header.Get("Authorization") != "Bearer secret" {
+			refuse(w, http.StatusUnauthorized, chat.Errorf(chat.Unauthenticated, "no"))
+			return
+		}
+		answer(w, http.StatusOK, map[string]any{"actor": map[string]string{"kind": "user", "id": "ada", "name": "Ada"}, "workspace": "w", "scopes": []string{"user"}, "open": false})
+	}), func(o *Options) { o.Token = "secret" })
+	who, err := c.Whoami(t.Context())
+	if err != nil || who.Actor.Name != "Ada" || !who.Actor.Same(chat.Actor{Kind: chat.User, ID: "ada"}) || who.Workspace != "w" || len(who.Scopes) != 1 || who.Open {
+		t.Fatalf("%+v, %v", who, err)
+	}
+}
