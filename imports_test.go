@@ -88,7 +88,7 @@ var rules = []rule{
 	{folder: "web"},
 	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary
 	{folder: "client", own: []string{"chat", "agent", "internal/sse"}, libs: []string{"github.com/coder/websocket"}},
-	{folder: "internal/terminal", own: []string{"chat", "client"}, libs: []string{"charm.land/bubbles", "charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x", "golang.org/x/term"}},
+	{folder: "internal/terminal", own: []string{"chat", "client", "internal/markdown"}, libs: []string{"charm.land/bubbles", "charm.land/bubbletea", "charm.land/lipgloss", "github.com/charmbracelet/x", "golang.org/x/term"}},
 	{folder: "internal/sidecar", own: []string{"chat", "internal/edge", "internal/sse", "internal/wire", "internal/dialect/x1"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/sidecar/sidecartest"}, // an agent, for tests
 

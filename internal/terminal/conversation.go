@@ -3,6 +3,7 @@ package terminal
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -12,12 +13,16 @@ type conversation struct {
 	*chat.Transcript
 	loaded   chat.Seq        // the last event before the screen opened
 	answered map[string]bool // prompts that were answered on this screen
+	me       chat.Actor      // the person at this screen; empty if the server does not say
+	ticks    bool            // the terminal shows no colours
+	now      time.Time       // on the server's clock
+	files    map[string]*file
 
-	shown   []int  // indexes in Items, from top to bottom
-	waiting []int  // indexes of messages that wait for their turn; shown below everything else
-	status  string // what the agent of a running turn reports
+	shown   []int // indexes in Items, from top to bottom
+	waiting []int // indexes of messages that wait for their turn; shown below everything else
 
-	drawn map[string]drawn // by item id
+	drawn   map[string]drawn // by item id
+	growing map[string]*growth
 }
 
 // drawn is the lines of an item as they were last laid out.
@@ -28,7 +33,7 @@ type drawn struct {
 }
 
 func newConversation(t *chat.Transcript) *conversation {
-	c := &conversation{Transcript: t, loaded: t.State.Last, answered: map[string]bool{}, drawn: map[string]drawn{}}
+	c := &conversation{Transcript: t, loaded: t.State.Last, answered: map[string]bool{}, now: time.Now(), files: map[string]*file{}, drawn: map[string]drawn{}, growing: map[string]*growth{}}
 	c.arrange()
 	return c
 }
@@ -41,17 +46,12 @@ func (c *conversation) apply(e *chat.Event) {
 
 // arrange orders the items. A message is shown where its turn took it, after the answer that it waited for.
 func (c *conversation) arrange() {
-	c.shown, c.waiting, c.status = c.shown[:0], c.waiting[:0], ""
+	c.shown, c.waiting = c.shown[:0], c.waiting[:0]
 	for i := range c.Items {
 		it := &c.Items[i]
 		if it.Message != nil && it.Message.State == chat.MessageQueued {
 			c.waiting = append(c.waiting, i)
 			continue
-		}
-		if it.Status != nil {
-			if turn, _ := c.State.TurnOf(it.Turn); turn != nil {
-				c.status = it.Status.Message
-			}
 		}
 		c.shown = append(c.shown, i)
 	}
@@ -64,6 +64,17 @@ func (c *conversation) arrange() {
 	slices.SortStableFunc(c.shown, func(a, b int) int { return cmp.Compare(order(a), order(b)) })
 }
 
+// own reports whether the person at this screen wrote an item. Without a known person every message counts as own.
+func (c *conversation) own(by *chat.Actor) bool { return by == nil || c.me.ID == "" || c.me.Same(*by) }
+
+// author is the name to show with an item of another person; "" for own ones.
+func (c *conversation) author(by *chat.Actor) string {
+	if c.own(by) {
+		return ""
+	}
+	return OneLine(cmp.Or(by.Name, by.ID))
+}
+
 // busy reports whether a turn runs on the main line.
 func (c *conversation) busy() bool { return c.State.Line("").Turn != nil }
 
@@ -74,6 +85,9 @@ func (c *conversation) backward(width int) func(yield func([]string) bool) {
 			if !yield(c.lines(&c.Items[i], width)) {
 				return
 			}
+		}
+		if !yield(c.activity(width)) {
+			return
 		}
 		for i := range slices.Backward(c.Open) {
 			if !yield(c.lines(&c.Open[i], width)) {

@@ -77,6 +77,9 @@ func answerText(a *chat.Answer) string {
 			} else if d.Remember == "session" {
 				word = "approved for the session"
 			}
+			if d.Approve && len(d.Params) > 0 {
+				word += " with changed arguments"
+			}
 			words = append(words, word)
 		}
 		return strings.Join(words, ", ")

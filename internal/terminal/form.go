@@ -10,18 +10,25 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // form is the input of the answer to a prompt.
 type form struct {
 	prompt chat.Prompt
 	rows   []row
+	width  int
 	cursor int
 	many   bool           // several rows can be selected
 	edit   textarea.Model // the text of the answer
 	typing bool           // keys go to edit
 	sent   bool           // the answer was sent
 	fresh  bool           // it has just appeared; keys still go to the message
+
+	args    textarea.Model  // the arguments of a call
+	editing bool            // keys go to args
+	changed json.RawMessage // the edited arguments of the call; nil if they are as the agent sent them
+	fault   string          // why the edited arguments are not accepted
 
 	decided  []chat.Decision // of an approval, call by call
 	duration int             // of a permission
@@ -40,6 +47,7 @@ const (
 	approveOnce = iota
 	approveSession
 	deny
+	edit
 )
 
 func newForm(p chat.Prompt, width int) *form {
@@ -47,7 +55,8 @@ func newForm(p chat.Prompt, width int) *form {
 	switch {
 	case p.Approval != nil:
 		f.edit = editor("Reason: ", "")
-		f.rows = []row{{label: "Approve"}, {label: "Approve, and do not ask again in this session"}, {label: "Deny…"}}
+		f.rows = []row{{label: "Approve"}, {label: "Approve, and do not ask again in this session"}, {label: "Deny…"}, {label: "Edit the arguments…"}}
+		f.args = argumentEditor(width)
 	case p.Permission != nil:
 		f.many = true
 		for _, s := range p.Permission.Scopes {
@@ -61,20 +70,20 @@ func newForm(p chat.Prompt, width int) *form {
 			f.rows = append(f.rows, row{label: cmp.Or(o.Label, o.Answer()), hint: o.Description, value: o.Answer()})
 		}
 	}
-	f.edit.SetWidth(width)
+	f.resize(width)
 	return f
 }
 
 // takes reports whether the form uses a key. Other letters start a message.
 func (f *form) takes(k tea.KeyPressMsg) bool {
 	text := k.Key().Text
-	if text == "" || f.typing || f.sent {
+	if text == "" || f.typing || f.editing || f.sent {
 		return true
 	}
 	keys := "jk x123456789"
 	switch {
 	case f.prompt.Approval != nil:
-		keys += "yn"
+		keys += "yne"
 	case f.prompt.Permission != nil:
 		keys += "d"
 	}
@@ -84,6 +93,14 @@ func (f *form) takes(k tea.KeyPressMsg) bool {
 // key handles a key; ready says that the answer is complete.
 func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 	if f.sent {
+		return a, false
+	}
+	if f.editing {
+		if k.String() == "enter" {
+			f.keepArguments()
+		} else {
+			f.args, _ = f.args.Update(k)
+		}
 		return a, false
 	}
 	if f.typing {
@@ -128,6 +145,11 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 			f.cursor = deny
 			return f.submit()
 		}
+	case "e":
+		if f.prompt.Approval != nil {
+			f.cursor = edit
+			return f.submit()
+		}
 	case "enter":
 		return f.submit()
 	default:
@@ -145,7 +167,11 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 
 // pasted handles text from the clipboard.
 func (f *form) pasted(msg tea.PasteMsg) {
-	if f.typing && !f.sent {
+	switch {
+	case f.sent:
+	case f.editing:
+		f.args, _ = f.args.Update(msg)
+	case f.typing:
 		f.edit, _ = f.edit.Update(msg)
 	}
 }
@@ -158,8 +184,12 @@ func (f *form) draft() string {
 	return ""
 }
 
-// back ends the input of a reason; it reports whether there was one.
+// back ends the input of a reason or of arguments without using it; it reports whether there was one.
 func (f *form) back() bool {
+	if f.editing {
+		f.editing, f.fault, f.cursor = false, "", approveOnce
+		return true
+	}
 	if f.typing && f.prompt.Approval != nil {
 		f.untype()
 		return true
@@ -196,7 +226,14 @@ func (f *form) ticked() []string {
 }
 
 func (f *form) decide() (a chat.Answer, ready bool) {
+	if f.cursor == edit {
+		f.editArguments()
+		return a, false
+	}
 	d := chat.Decision{CallID: f.call().CallID, Approve: f.cursor != deny}
+	if d.Approve {
+		d.Params = f.changed
+	}
 	if f.cursor == deny && !f.typing {
 		f.typing = true
 		return a, false
@@ -207,7 +244,7 @@ func (f *form) decide() (a chat.Answer, ready bool) {
 	if f.cursor == approveSession {
 		d.Remember = "session"
 	}
-	f.decided = append(f.decided, d)
+	f.decided, f.changed = append(f.decided, d), nil
 	if len(f.decided) < len(f.prompt.Approval.Calls) {
 		f.cursor = 0
 		f.untype()
@@ -234,6 +271,8 @@ func (f *form) help() string {
 	switch {
 	case f.sent:
 		return "sending…"
+	case f.editing:
+		return "Enter keeps the change · Alt+Enter new line · Ctrl+O editor · Esc drops it"
 	case f.typing && f.prompt.Approval != nil:
 		return "Enter denies · Esc back"
 	case f.typing:
@@ -241,7 +280,7 @@ func (f *form) help() string {
 	case f.prompt.Permission != nil:
 		return "Space ticks · ←→ how long · Enter grants · d denies all"
 	case f.prompt.Approval != nil:
-		return "y approve · n deny · ↑↓ Enter"
+		return "y approve · n deny · e edit · ↑↓ Enter"
 	case f.many:
 		return "Space ticks · Enter answers"
 	case len(f.rows) > 0:

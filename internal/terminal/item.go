@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -32,19 +33,15 @@ func (c *conversation) layout(it *chat.Item, width int) []string {
 		case chat.MessageWithdrawn:
 			state = "withdrawn"
 		}
-		return messageLines(messageText(chat.UserMessage{Text: it.Message.Text, Content: it.Message.Content}), state, width)
+		return messageLines(c.author(it.Actor), messageText(chat.UserMessage{Text: it.Message.Text, Content: it.Message.Content}), state, width)
 	case chat.ItemText:
-		text := it.Text.Text
-		if it.Open {
-			text += "▌"
-		}
-		lines := wrap(text, width, mark, lipgloss.NewStyle())
+		lines := c.textLines(it, width, mark, lipgloss.NewStyle())
 		if it.Text.Partial {
-			lines[len(lines)-1] += dim.Render("  (cut short)")
+			lines[len(lines)-1] = Clip(lines[len(lines)-1], width-13) + dim.Render("  (cut short)")
 		}
 		return lines
 	case chat.ItemThinking:
-		lines := wrap(it.Text.Text, width, mark+dim.Render("∴ "), thinking)
+		lines := c.textLines(it, width, mark+dim.Render("∴ "), thinking)
 		if rest := len(lines) - maxThought; rest > 0 && it.Open {
 			return append([]string{dim.Render("  …")}, lines[rest:]...)
 		} else if rest > 0 {
@@ -62,7 +59,7 @@ func (c *conversation) layout(it *chat.Item, width int) []string {
 	case chat.ItemError:
 		return fault(it.Error.Message)
 	case chat.ItemArtifact:
-		return note("◆ " + artifactText(*it.Artifact))
+		return c.artifact(it, mark, width)
 	case chat.ItemFile:
 		if it.File.Change == "uploaded" {
 			return note("◆ file " + it.File.Path + " (" + Size(it.File.Size) + ")")
@@ -86,16 +83,42 @@ func (c *conversation) layout(it *chat.Item, width int) []string {
 	return nil
 }
 
-// messageLines lays out a message of a person.
-func messageLines(text, state string, width int) []string {
-	lines := wrap(text, width, youStyle.Render("› "), strong)
+// textLines lays out a text of an agent behind a mark. A text that is being written ends with a cursor.
+func (c *conversation) textLines(it *chat.Item, width int, mark string, base lipgloss.Style) []string {
+	indent := ansi.StringWidth(mark)
+	d := newPainter(base, c.ticks)
+	var lines []string
+	if it.Open {
+		g := c.growing[it.ID]
+		if g == nil {
+			g = &growth{}
+			c.growing[it.ID] = g
+		}
+		lines = addCursor(d.growing(g, it.Text.Text, width-indent), width-indent)
+	} else {
+		delete(c.growing, it.ID)
+		lines = d.markdown(it.Text.Text, it.Text.Partial, width-indent)
+	}
+	if len(lines) == 0 {
+		lines = []string{""}
+	}
+	return prefix(lines, mark, strings.Repeat(" ", indent))
+}
+
+// messageLines lays out a message of a person; author is empty for own messages.
+func messageLines(author, text, state string, width int) []string {
+	mark := youStyle.Render("› ")
+	if author != "" {
+		mark = otherStyle.Render(Clip(author, max(4, width/3)) + " › ")
+	}
+	lines := wrap(text, width, mark, strong)
 	if state != "" {
 		lines[len(lines)-1] += dim.Render("  (" + state + ")")
 	}
 	return append([]string{""}, lines...)
 }
 
-// promptLines lays out a prompt and its answer. It names the person who answered, unless the answer was given on this screen.
+// promptLines lays out a prompt and its answer. It names the person who answered, unless it is the person at this screen.
 func (c *conversation) promptLines(it *chat.Item, mark string, width int) []string {
 	p := it.Prompt
 	if p.Input == nil && p.Approval == nil && p.Permission == nil {
@@ -109,7 +132,9 @@ func (c *conversation) promptLines(it *chat.Item, mark string, width int) []stri
 		text += "  → " + string(p.Status)
 	default:
 		text += "  → " + OneLine(cmp.Or(answerText(p.Answer), string(p.Status)))
-		if it.Last > c.loaded && !c.answered[p.RequestID] && p.EndedBy != nil {
+		if name := c.author(p.EndedBy); name != "" {
+			text += " (answered by " + name + ")"
+		} else if it.Last > c.loaded && !c.answered[p.RequestID] && p.EndedBy != nil {
 			text += " (answered by " + OneLine(p.EndedBy.ID) + " elsewhere)"
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Lines is a conversation over plain lines, for pipes and scripts: each input line is a message, or the answer to a
@@ -98,7 +99,7 @@ func showPrompt(w io.Writer, q *chat.Prompt) {
 		for _, c := range q.Approval.Calls {
 			fmt.Fprintf(w, "  %s %s\n", OneLine(c.Tool), OneLine(string(c.Params)))
 		}
-		fmt.Fprintln(w, "  (yes, always, or no REASON)")
+		fmt.Fprintln(w, "  (yes, yes {changed arguments}, always, or no REASON)")
 	default:
 		fmt.Fprintln(w, "  (yes, no, or the scopes to grant)")
 	}
@@ -114,11 +115,15 @@ func answerLine(q *chat.Prompt, line string) (chat.Answer, error) {
 	switch {
 	case q.Approval != nil:
 		if !yes && !no && word != "always" {
-			return chat.Answer{}, chat.Errorf(chat.Invalid, "answer yes, always, or no REASON")
+			return chat.Answer{}, chat.Errorf(chat.Invalid, "answer yes, yes {changed arguments}, always, or no REASON")
+		}
+		changed, err := changedArguments(q, strings.TrimSpace(rest), !no)
+		if err != nil {
+			return chat.Answer{}, err
 		}
 		var a chat.Answer
 		for _, c := range q.Approval.Calls {
-			d := chat.Decision{CallID: c.CallID, Approve: !no}
+			d := chat.Decision{CallID: c.CallID, Approve: !no, Params: changed}
 			if no {
 				d.Reason = strings.TrimSpace(rest)
 			}
@@ -141,6 +146,20 @@ func answerLine(q *chat.Prompt, line string) (chat.Answer, error) {
 		return chat.Answer{Text: line}, nil
 	}
 	return chat.Answer{Values: choices(q.Input, line)}, nil
+}
+
+// changedArguments reads the arguments that a person puts behind the approval of a call; nil if there are none.
+func changedArguments(q *chat.Prompt, text string, approve bool) (json.RawMessage, error) {
+	if !approve || !strings.HasPrefix(text, "{") {
+		return nil, nil
+	}
+	if len(q.Approval.Calls) != 1 {
+		return nil, chat.Errorf(chat.Invalid, "the arguments can be changed only if there is one call")
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, chat.Errorf(chat.Invalid, "the arguments are not valid JSON")
+	}
+	return json.RawMessage(text), nil
 }
 
 // choices reads options by number, value, id or label.

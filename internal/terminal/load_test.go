@@ -52,7 +52,7 @@ func TestScreenContinuesASession(t *testing.T) {
 	if _, err := s.load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.mustShow("› count", "⚙ add", "? From where?  → one\n", "one ▌", "and then?  (queued)", "To where?", "waits for you")
+	s.mustShow("› count", "⚙ add", "? From where?  → one\n", "one▌", "and then?  (queued)", "To where?", "waits for you")
 	s.Update(frameMsg{Preview: &chat.Preview{Block: "b1", Offset: 4, Text: "two", Kind: chat.TextBlock, Turn: "t-1"}})
 	s.Update(frameMsg{Event: event(chat.AgentToolResult{CallID: "c1", Tool: "add", Result: json.RawMessage("4")})})
 	s.Update(frameMsg{Event: event(chat.UserInputResponse{RequestID: "p-2", Text: "ten"})})
@@ -61,4 +61,39 @@ func TestScreenContinuesASession(t *testing.T) {
 	s.Update(frameMsg{Event: event(chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Stopped})})
 	s.Update(frameMsg{Event: event(chat.TurnStarted{TurnID: "t-2", Trigger: 5, Agent: "demo"})})
 	s.mustShow("one two three", "■ stopped", "› and then?")
+}
+
+// A screen asks the server for its person, and reports an agent that the server does not have.
+func TestScreenKnowsItsPersonAndAgent(t *testing.T) {
+	var tr chat.Transcript
+	for i, body := range []chat.Body{chat.SessionStarted{Agent: "gone"}, chat.UserMessage{Text: "mine"}, chat.UserMessage{Text: "hers"}, chat.AgentArtifact{ArtifactID: "a", ArtifactType: "table", Path: "t.csv", MediaType: "text/csv", Size: 20}} {
+		actor := []chat.Actor{me, me, mira, {Kind: chat.Agent, ID: "gone"}}[i]
+		tr.Apply(&chat.Event{Session: "s-1", Seq: chat.Seq(i + 1), At: chat.AtOf(time.Now()), Actor: actor, Type: body.Type(), Body: body})
+	}
+	answers := map[string]any{
+		"/parley/v1/sessions/s-1/snapshot": chat.Snapshot{Session: tr.State.Session, State: tr.State.View(), Items: tr.Items, Cursor: chat.Cursor{Seq: 4}, ServerNow: chat.AtOf(time.Now())},
+		"/auth/session":                    client.Identity{Actor: me},
+		"/parley/v1/agents":                map[string]any{"agents": []client.Agent{{Name: "demo"}}},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/parley/v1/sessions/s-1/artifacts/t.csv" {
+			_, _ = w.Write([]byte("day,visits\nMon,120\n"))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answers[r.URL.Path])
+	}))
+	defer server.Close()
+	cl, err := client.New(client.Options{URL: server.URL, Retries: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	s := &testScreen{screen: newScreen(context.Background(), cl, chat.Session{ID: "s-1"}, error.Error), t: t}
+	if _, err := s.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.mustShow("\n› mine", "\nMira Lang › hers", "this server has no agent gone", "◆ table t.csv")
+	s.Update(s.readFiles()())
+	s.mustShow("  day │ visits\n", "  Mon │    120\n")
 }

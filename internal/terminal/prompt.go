@@ -86,6 +86,9 @@ func (m *screen) answered(msg answeredMsg) {
 	}
 }
 
+// confirmText is the question before a turn that waits for an answer is stopped. Its key does not answer any prompt.
+const confirmText = "Stop the turn and withdraw the question? s stops · any other key goes back"
+
 // formLines draws the form and returns the position of the cursor; x is negative without one. A part of the conversation
 // stays visible when the window has room for both.
 func (m *screen) formLines() (lines []string, x, y int) {
@@ -95,21 +98,26 @@ func (m *screen) formLines() (lines []string, x, y int) {
 		room = m.height - 5
 	}
 	tail := []string{dim.Render(Clip("  "+m.formHelp(), m.width))}
+	if m.confirm {
+		tail[0] = "" // its keys mean something else now
+	}
 	if f.prompt.Permission != nil {
 		tail = append([]string{Clip(dim.Render("  for: ")+durationText(f.duration), m.width)}, tail...)
 	}
 	body := max(1, len(f.rows))
-	if f.typing {
-		body = f.edit.Height()
+	field := f.field()
+	if field != nil {
+		body = field.Height()
 	}
 	room = max(2, room-len(tail))
-	lines = cut(m.question(), max(1, room-min(body, 3)))
+	lines = cut(m.question(), max(1, room-min(body, 4)))
 	x = -1
-	if f.typing {
-		if c := f.edit.Cursor(); c != nil {
+	if field != nil {
+		f.fit(room - len(lines))
+		if c := field.Cursor(); c != nil {
 			x, y = c.X, c.Y+len(lines)
 		}
-		lines = append(lines, strings.Split(f.edit.View(), "\n")...)
+		lines = append(lines, strings.Split(field.View(), "\n")...)
 	} else {
 		lines = append(lines, f.rowLines(m.width, max(1, room-len(lines)))...)
 	}
@@ -129,7 +137,7 @@ func (m *screen) question() []string {
 		if c.Risk != "" {
 			lines = append(lines, Clip("  "+bad.Render("risk: "+OneLine(c.Risk)), m.width))
 		}
-		lines = append(lines, wrap(c.Tool+" "+paramsText(c.Params)+count, m.width, "  ", lipgloss.NewStyle())...)
+		lines = append(lines, f.callLines(c, count, m.width)...)
 	}
 	if in := f.prompt.Input; in != nil && in.URL != "" && in.URL != in.Text {
 		lines = append(lines, wrap(in.URL, m.width, "  ", lipgloss.NewStyle())...)

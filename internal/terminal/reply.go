@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 )
@@ -15,8 +17,9 @@ import (
 type Reply struct {
 	Out   io.Writer
 	Asked func(ctx context.Context, p chat.Prompt) error // called with every prompt of the turn; may be nil
-	Note  func(text string)                              // called with notifications and artifacts; may be nil
+	Note  func(text string)                              // called with notifications and artifacts, which may have several lines; may be nil
 
+	cl      *client.Client
 	turn    chat.TurnID
 	printed map[chat.BlockID]int
 	current chat.BlockID // the block at the end of what was printed
@@ -27,7 +30,7 @@ type Reply struct {
 // Wait follows the session from the message on, until the turn that answers it has ended. The error says why a turn failed
 // or was stopped.
 func (r *Reply) Wait(ctx context.Context, cl *client.Client, message chat.Event) error {
-	r.printed = map[chat.BlockID]int{}
+	r.cl, r.printed = cl, map[chat.BlockID]int{}
 	defer r.breakLine()
 	after := chat.Cursor{Seq: message.Seq}
 	for f, err := range cl.Watch(ctx, message.Session, client.WatchOptions{After: after.String()}) {
@@ -65,13 +68,32 @@ func (r *Reply) print(block chat.BlockID, text string) {
 	r.printed[block] += len(text)
 }
 
-// note prints a notification or an artifact on a line of its own.
-func (r *Reply) note(text string) {
+// note prints a notification or an artifact on lines of its own.
+func (r *Reply) note(lines ...string) {
 	if r.Note == nil {
 		return
 	}
 	r.breakLine()
-	r.Note(OneLine(text))
+	r.Note(strings.Join(lines, "\n"))
+}
+
+// plainWidth is the width of tables and charts in plain output.
+const plainWidth = 100
+
+// artifact prints an artifact without colours. A file that cannot be read is left out; its name is printed.
+func (r *Reply) artifact(ctx context.Context, session chat.SessionID, a *chat.AgentArtifact) {
+	if r.Note == nil {
+		return
+	}
+	var data []byte
+	if inFile(a) {
+		data, _ = readArtifact(ctx, r.cl, session, a.Path)
+	}
+	lines := artifactLines(a, data, plainWidth)
+	for i, l := range lines {
+		lines[i] = strings.TrimRight(ansi.Strip(l), " ")
+	}
+	r.note(lines...)
 }
 
 // breakLine ends an unfinished line.
@@ -110,7 +132,7 @@ func (r *Reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 		}
 	case chat.AgentArtifact:
 		if r.turn != "" && e.Turn == r.turn {
-			r.note("◆ " + artifactText(b))
+			r.artifact(ctx, e.Session, &b)
 		}
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		p, waits := chat.AsPrompt(e)
@@ -118,7 +140,7 @@ func (r *Reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 			break
 		}
 		if in, ok := e.Body.(chat.AgentInputRequest); ok && !waits {
-			r.note("🔔 " + in.Text)
+			r.note("🔔 " + OneLine(in.Text))
 		}
 		if waits && r.Asked != nil {
 			r.breakLine()

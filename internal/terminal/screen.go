@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -57,7 +56,11 @@ type (
 		requestID string
 		err       error
 	}
-	stoppedMsg struct{ err error }
+	stoppedMsg   struct{ err error }
+	withdrawnMsg struct {
+		text string
+		err  error
+	}
 )
 
 // follow sends the frames of the stream to the screen.
@@ -74,12 +77,6 @@ func follow(ctx context.Context, cl *client.Client, id chat.SessionID, after str
 	}
 }
 
-// outgoing is a message that is not stored yet.
-type outgoing struct {
-	text     string
-	clientID string
-}
-
 // screen is the state of the terminal conversation.
 type screen struct {
 	ctx     context.Context // of the program; the commands of bubbletea have no context
@@ -94,6 +91,7 @@ type screen struct {
 	input         textarea.Model
 	form          *form // of the open prompt; nil without one
 	away          bool  // keys go to the message although a prompt is open
+	confirm       bool  // the next key says whether to stop the turn, which withdraws its prompts
 
 	outbox  []outgoing
 	sending bool
@@ -110,12 +108,15 @@ func newScreen(ctx context.Context, cl *client.Client, s chat.Session, explain f
 	return m
 }
 
+// maxAnswerLines is how many lines of a message or an answer are visible while it is written.
+const maxAnswerLines = 6
+
 // editor is an input field of several lines.
 func editor(prompt, placeholder string) textarea.Model {
 	in := textarea.New()
 	in.ShowLineNumbers = false
 	in.Prompt, in.Placeholder = prompt, placeholder
-	in.DynamicHeight, in.MinHeight, in.MaxHeight = true, 1, 6
+	in.DynamicHeight, in.MinHeight, in.MaxHeight = true, 1, maxAnswerLines
 	in.MaxContentHeight = chat.MaxEvent // pasted text may have any number of lines
 	in.CharLimit = chat.MaxEvent / 4
 	in.SetVirtualCursor(false)
@@ -133,14 +134,29 @@ func (m *screen) load(ctx context.Context) (after string, err error) {
 	}
 	m.session, m.clock = snap.Session, time.Until(snap.ServerNow.Time())
 	m.conversation = newConversation(snap.Transcript())
+	m.conversation.ticks = os.Getenv("NO_COLOR") != ""
+	m.identify(ctx)
 	if m.showForm(); m.form != nil {
 		m.form.fresh = false // no message is being written yet
 	}
 	return snap.Cursor.String(), nil
 }
 
-// Init starts the clock.
-func (m *screen) Init() tea.Cmd { return tick() }
+// identify asks the server for the person at this screen, and whether it knows the agent. The conversation works without
+// the answers.
+func (m *screen) identify(ctx context.Context) {
+	if who, err := m.cl.Whoami(ctx); err == nil {
+		m.conversation.me = who.Actor
+	}
+	agents, err := m.cl.Agents(ctx)
+	known := func(a client.Agent) bool { return a.Name == m.session.Agent }
+	if err == nil && len(agents) > 0 && m.session.Agent != chat.NoAgent && !slices.ContainsFunc(agents, known) {
+		m.notice = "this server has no agent " + m.session.Agent + "; messages wait until it connects"
+	}
+}
+
+// Init starts the clock and reads the files that are shown.
+func (m *screen) Init() tea.Cmd { return tea.Batch(tick(), m.readFiles()) }
 
 func tick() tea.Cmd {
 	return tea.Tick(time.Second, func(t time.Time) tea.Msg { return tickMsg(t) })
@@ -154,6 +170,7 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.KeyPressMsg:
 		return m, m.key(msg)
 	case tea.PasteMsg:
+		m.confirm = false
 		if m.form == nil || m.away {
 			var cmd tea.Cmd
 			m.input, cmd = m.input.Update(msg)
@@ -188,6 +205,12 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if msg.err != nil {
 			m.notice = m.explain(msg.err)
 		}
+	case withdrawnMsg:
+		m.withdrawn(msg)
+	case fileMsg:
+		m.conversation.read(msg)
+	case editedMsg:
+		m.edited(msg)
 	case tickMsg:
 		m.now = time.Time(msg)
 		return m, tea.Batch(tick(), m.flush())
@@ -199,7 +222,7 @@ func (m *screen) resize(w, h int) {
 	m.width, m.height = max(16, w), max(4, h)
 	m.input.SetWidth(m.width)
 	if m.form != nil {
-		m.form.edit.SetWidth(m.width)
+		m.form.resize(m.width)
 	}
 }
 
@@ -224,7 +247,8 @@ func (m *screen) frame(f client.Frame) tea.Cmd {
 		}
 		m.conversation.apply(f.Event)
 		m.keepDraft(f.Event)
-		return m.showForm()
+		m.confirm = m.confirm && len(m.conversation.State.Prompts) > 0
+		return tea.Batch(m.showForm(), m.readFiles())
 	}
 	return nil
 }
@@ -240,6 +264,12 @@ func (m *screen) lines() int {
 
 func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 	m.notice = ""
+	if m.confirm && k.String() != "ctrl+c" {
+		if m.confirm = false; k.String() == "s" {
+			return m.stop()
+		}
+		return nil
+	}
 	switch k.String() {
 	case "ctrl+c":
 		return tea.Quit
@@ -265,7 +295,19 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 		if m.form != nil && !m.away && m.form.back() {
 			return nil
 		}
+		if m.conversation.busy() && len(m.conversation.State.Prompts) > 0 {
+			m.confirm = true
+			return nil
+		}
 		return m.stop()
+	case "ctrl+o":
+		if f := m.form; f != nil && !m.away && !f.fresh && !f.sent && f.prompt.Approval != nil && !f.typing {
+			return m.openEditor()
+		}
+	case "up":
+		if q, ok := m.lastQueued(); ok && m.input.Value() == "" && (m.form == nil || m.away) {
+			return m.withdraw(q)
+		}
 	}
 	if m.form != nil && !m.away && (m.form.fresh || !m.form.takes(k)) && k.Key().Text != "" {
 		m.away = true
@@ -285,44 +327,6 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 }
 
 func (m *screen) move(lines int) { m.scroll = max(0, m.scroll+lines) }
-
-// send adds the message to the outbox.
-func (m *screen) send() tea.Cmd {
-	text := strings.TrimSpace(m.input.Value())
-	if text == "" {
-		return nil
-	}
-	m.input.Reset()
-	m.scroll, m.away = 0, false
-	m.outbox = append(m.outbox, outgoing{text: text, clientID: client.NewClientID()})
-	return m.flush()
-}
-
-// flush sends the oldest message of the outbox. Messages are sent one at a time, so that they are stored in order.
-func (m *screen) flush() tea.Cmd {
-	if m.sending || len(m.outbox) == 0 {
-		return nil
-	}
-	m.sending = true
-	o, id := m.outbox[0], m.session.ID
-	return func() tea.Msg {
-		_, err := m.cl.Send(m.ctx, id, chat.UserMessage{Text: o.text}, o.clientID)
-		return sentMsg{o.clientID, err}
-	}
-}
-
-func (m *screen) sent(msg sentMsg) tea.Cmd {
-	m.sending = false
-	if msg.err != nil {
-		switch chat.CodeOf(msg.err) {
-		case chat.Unavailable, chat.SlowDown:
-			return nil // it stays in the outbox and is sent again at the next tick
-		}
-		m.notice = m.explain(msg.err)
-	}
-	m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == msg.clientID })
-	return m.flush()
-}
 
 const stopping = "stopping…"
 

@@ -67,7 +67,7 @@ func (s *testScreen) mustShow(want ...string) {
 func (s *testScreen) press(text string) (cmd tea.Cmd) {
 	keys := map[string]tea.Key{
 		"<enter>": {Code: tea.KeyEnter}, "<esc>": {Code: tea.KeyEscape}, "<down>": {Code: tea.KeyDown}, "<tab>": {Code: tea.KeyTab},
-		"<left>": {Code: tea.KeyLeft}, "<space>": {Code: tea.KeySpace, Text: " "}, "<right>": {Code: tea.KeyRight}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
+		"<left>": {Code: tea.KeyLeft}, "<space>": {Code: tea.KeySpace, Text: " "}, "<right>": {Code: tea.KeyRight}, "<up>": {Code: tea.KeyUp}, "<bs>": {Code: tea.KeyBackspace}, "<end>": {Code: tea.KeyEnd}, "<ctrl+c>": {Code: 'c', Mod: tea.ModCtrl},
 	}
 	for text != "" {
 		if end := strings.Index(text, ">"); text[0] == '<' && end > 0 {

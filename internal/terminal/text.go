@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/term"
@@ -13,6 +14,9 @@ import (
 // Sanitize removes control characters except line breaks and tabs, and characters that reorder text. Messages of agents
 // and people must not be able to control the reader's terminal.
 func Sanitize(s string) string {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD") // single bytes are control characters for some terminals
+	}
 	clean := true
 	for _, r := range s {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || bidi(r) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"charm.land/bubbles/v2/textarea"
 	tea "charm.land/bubbletea/v2"
@@ -15,14 +14,15 @@ import (
 
 // The styles use the sixteen colours of the terminal, so that its theme applies.
 var (
-	dim      = lipgloss.NewStyle().Faint(true)
-	strong   = lipgloss.NewStyle().Bold(true)
-	youStyle = lipgloss.NewStyle().Foreground(lipgloss.Color("6")).Bold(true)
-	thinking = lipgloss.NewStyle().Faint(true).Italic(true)
-	good     = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
-	bad      = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
-	busy     = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
-	asking   = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
+	dim        = lipgloss.NewStyle().Faint(true)
+	strong     = lipgloss.NewStyle().Bold(true)
+	youStyle   = lipgloss.NewStyle().Foreground(lipgloss.Color("6")).Bold(true)
+	otherStyle = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
+	thinking   = lipgloss.NewStyle().Faint(true).Italic(true)
+	good       = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
+	bad        = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
+	busy       = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
+	asking     = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
 )
 
 func inputStyles() textarea.Styles {
@@ -53,10 +53,11 @@ func (m *screen) View() tea.View {
 // visible returns the lines of the conversation that are on the screen, room lines in all.
 func (m *screen) visible(room int) []string {
 	want := room + m.scroll
+	m.conversation.now = m.now.Add(m.clock)
 	var parts [][]string // from bottom to top
 	have := 0
 	for _, o := range slices.Backward(m.outbox) {
-		parts = append(parts, messageLines(o.text, "not sent yet", m.width))
+		parts = append(parts, messageLines("", o.text, "not sent yet", m.width))
 		have += len(parts[len(parts)-1])
 	}
 	for lines := range m.conversation.backward(m.width) {
@@ -149,6 +150,8 @@ func (m *screen) stateLine() string {
 		left = busy.Render("○") + " connecting "
 	}
 	switch {
+	case m.confirm:
+		return Clip(left+asking.Render(confirmText), m.width)
 	case m.notice != "":
 		left += busy.Render(OneLine(m.notice))
 	case m.scroll > 0:
@@ -159,7 +162,7 @@ func (m *screen) stateLine() string {
 			left += dim.Render(" · Tab answers")
 		}
 	case m.conversation.busy():
-		left += busy.Render(spinner(m.now)+" "+cmp.Or(OneLine(m.conversation.status), "working")) + dim.Render(" · Esc stops")
+		left += busy.Render("working")
 	case m.link.Up:
 		left += dim.Render("ready")
 	}
@@ -168,6 +171,9 @@ func (m *screen) stateLine() string {
 	}
 	if n := len(m.conversation.waiting); n > 0 && m.conversation.busy() {
 		left += dim.Render(fmt.Sprintf(" · %d queued", n))
+		if _, ok := m.lastQueued(); ok && m.input.Value() == "" && (m.form == nil || m.away) {
+			left += dim.Render(" · ↑ edits it")
+		}
 	}
 	right := OneLine(m.session.Agent) + " · " + string(m.session.ID)
 	if u := m.conversation.State.Usage; u.InputTokens+u.OutputTokens > 0 {
@@ -182,9 +188,4 @@ func (m *screen) stateLine() string {
 		right, gap = Clip(right, room), 1
 	}
 	return left + strings.Repeat(" ", gap) + dim.Render(right)
-}
-
-func spinner(now time.Time) string {
-	frames := []rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")
-	return string(frames[int(now.Unix())%len(frames)])
 }
