@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
@@ -27,6 +30,9 @@ func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
 	defer cl.Close()
 	var s chat.Session
 	if c.Session == "" {
+		if err := knownAgent(ctx, cl, c.Agent); err != nil {
+			return err
+		}
 		s, err = cl.Create(ctx, client.NewSession{Agent: c.Agent, Title: c.Title})
 	} else {
 		if c.Agent != "" || c.Title != "" {
@@ -47,4 +53,34 @@ func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	fmt.Fprintf(std.err, "continue with: parley chat %s\n", s.ID)
 	return err
+}
+
+// knownAgent refuses the name of an agent that the server does not have. The server itself accepts every name, because a
+// worker may connect later; a person who talks to nobody would wait without an answer.
+func knownAgent(ctx context.Context, cl *client.Client, name string) error {
+	if name == "" || name == chat.NoAgent {
+		return nil
+	}
+	agents, err := cl.Agents(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, a := range agents {
+		names = append(names, terminal.OneLine(a.Name))
+	}
+	if slices.Contains(names, name) {
+		return nil
+	}
+	slices.Sort(names)
+	text := fmt.Sprintf("there is no agent %q; ", name)
+	switch len(names) {
+	case 0:
+		text += "this server has none"
+	case 1:
+		text += "the only one is " + names[0]
+	default:
+		text += "the agents are " + strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+	}
+	return errors.New(text)
 }

@@ -188,7 +188,7 @@ func TestChatOverPlainLines(t *testing.T) {
 	launch(t, filepath.Join(t.TempDir(), "data"))
 	code, out, errs := cli(t, strings.Join([]string{
 		"hi", "/ask radio", "nonsense", "2", "/ask checkbox", "1, Push", "/ask text", "Ada",
-		`/approve deploy {"env":"prod"}`, "no too risky", `/approve deploy {"env":"prod"}`, "yes", "/permission a b", "b", "/ask notification", "/artifact table", "/fail boom", "after",
+		`/approve deploy {"env":"prod"}`, "no too risky", `/approve deploy {"env":"prod"}`, "yes", `/approve deploy {"env":"prod"}`, "yes {nonsense", `yes {"env":"staging"}`, "/permission a b", "b", "/ask notification", "/artifact table", "/artifact chart", "/fail boom", "after",
 	}, "\n"), "chat")
 	if code != exitOK {
 		t.Fatalf("exit %d: %s", code, errs)
@@ -196,7 +196,8 @@ func TestChatOverPlainLines(t *testing.T) {
 	at := 0
 	for _, want := range []string{
 		"You said: hi\n", "? How should I notify you?", "2. SMS", "You answered: sms\n", "You answered: email, push\n", "You answered: Ada\n",
-		"deploy {\"env\":\"prod\"}", "Denied: too risky\n", "deploy gave {\"env\":\"prod\"}", "Granted: b. Denied: a", "🔔 This is a notification.\nNotified.\n", "◆ table Cities by size\n", "You said: after\n",
+		"deploy {\"env\":\"prod\"}", "Denied: too risky\n", "deploy gave {\"env\":\"prod\"}", "deploy gave {\"env\":\"staging\"}", "Granted: b. Denied: a", "🔔 This is a notification.\nNotified.\n", "◆ table Cities by size\n  City      │ Country │ Million people\n", "  São Paulo │ Brazil  │           22.8\n",
+		"◆ chart Visits per day\n  Visits\n  Mon ███", "█ 240\n", "You said: after\n",
 	} {
 		i := strings.Index(out[at:], want)
 		if i < 0 {
@@ -204,11 +205,28 @@ func TestChatOverPlainLines(t *testing.T) {
 		}
 		at += i + len(want)
 	}
-	for _, want := range []string{"is not one of the options", "the turn failed: boom", "continue with: parley chat s-"} {
+	for _, want := range []string{"is not one of the options", "the arguments are not valid JSON", "the turn failed: boom", "continue with: parley chat s-"} {
 		if !strings.Contains(errs, want) {
 			t.Errorf("standard error lacks %q:\n%s", want, errs)
 		}
 	}
+}
+
+// An agent that does not exist is refused before a session is created.
+func TestChatRefusesAnUnknownAgent(t *testing.T) {
+	launch(t, filepath.Join(t.TempDir(), "data"))
+	for _, args := range [][]string{{"chat", "--agent", "nobody"}, {"send", "new", "hi", "--wait", "--agent", "nobody"}} {
+		if code, out, errs := cli(t, "hi\n", args...); code != exitError || out != "" || errs != "parley: there is no agent \"nobody\"; the only one is demo\n" {
+			t.Errorf("%v: exit %d, %q, %q", args, code, out, errs)
+		}
+	}
+	if _, _, errs := cli(t, "", "sessions"); !strings.Contains(errs, "no sessions") {
+		t.Errorf("a session was created: %q", errs)
+	}
+	if code, out, errs := cli(t, "hi\n", "chat", "--agent", "demo"); code != exitOK || out != "You said: hi\n" {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+	succeed(t, "", "send", "new", "hi", "--agent", "later") // a worker may connect later
 }
 
 func TestUsageErrorsSayWhatToDo(t *testing.T) {

@@ -42,6 +42,11 @@ func (c *SendCmd) Run(ctx context.Context, std *stdio) error {
 	defer cl.Close()
 	id := chat.SessionID(c.Session)
 	if id == "new" {
+		if c.Wait {
+			if err := knownAgent(ctx, cl, c.Agent); err != nil {
+				return err
+			}
+		}
 		s, err := cl.Create(ctx, client.NewSession{Agent: c.Agent})
 		if err != nil {
 			return err
