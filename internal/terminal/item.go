@@ -180,7 +180,7 @@ func workText(w *chat.Workstream) string {
 	text := ""
 	switch w.State {
 	case chat.WorkCompleted, chat.WorkTimeout:
-		text = w.Summary
+		text = withoutMarkup(w.Summary)
 	case chat.WorkFailed:
 		text = w.Error
 	case chat.WorkCanceling, chat.WorkCanceled:

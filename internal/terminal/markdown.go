@@ -58,6 +58,16 @@ func lineStart(text string, line int) int {
 	return at
 }
 
+// withoutMarkup is a text without its Markdown, for rows of one line.
+func withoutMarkup(text string) string {
+	d := newPainter(lipgloss.NewStyle(), true)
+	var b strings.Builder
+	for _, l := range d.markdown(text, true, len(text)+8) {
+		b.WriteString(ansi.Strip(l) + "\n")
+	}
+	return b.String()
+}
+
 // addCursor shows that a text is still being written.
 func addCursor(lines []string, width int) []string {
 	last := len(lines) - 1

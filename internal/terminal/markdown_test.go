@@ -104,6 +104,13 @@ func TestGrowingTextIsDrawnLikeAWholeText(t *testing.T) {
 	}
 }
 
+func TestScreenShowsSummariesWithoutMarkup(t *testing.T) {
+	s := newTestScreen(t)
+	s.apply(chat.WorkstreamLaunched{ID: "w1", Task: "look"})
+	s.apply(chat.WorkstreamCompleted{ID: "w1", Summary: "Copper is up **11 %**.\n\n- see `x`"})
+	s.mustShow("✓ w1 completed · Copper is up 11 %. • see `x`\n")
+}
+
 // Without colours, code is recognised by its backticks.
 func TestScreenMarksCodeWithoutColours(t *testing.T) {
 	s := newTestScreen(t)

@@ -10,6 +10,9 @@ import (
 	"github.com/parley-hq/parley/client"
 )
 
+// notSent marks a message that is not stored yet.
+const notSent = "not sent yet"
+
 // outgoing is a message that is not stored yet.
 type outgoing struct {
 	text     string

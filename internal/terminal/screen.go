@@ -184,7 +184,7 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 			m.move(-3)
 		}
 	case frameMsg:
-		return m, m.frame(client.Frame(msg))
+		return m, m.keepPlace(func() tea.Cmd { return m.frame(client.Frame(msg)) })
 	case armMsg:
 		if m.form != nil && m.form.prompt.RequestID == string(msg) {
 			m.form.fresh = false
@@ -208,7 +208,7 @@ func (m *screen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case withdrawnMsg:
 		m.withdrawn(msg)
 	case fileMsg:
-		m.conversation.read(msg)
+		return m, m.keepPlace(func() tea.Cmd { m.conversation.read(msg); return nil })
 	case editedMsg:
 		m.edited(msg)
 	case tickMsg:
@@ -226,13 +226,19 @@ func (m *screen) resize(w, h int) {
 	}
 }
 
+// keepPlace makes a change. The lines that a person reads who has scrolled up stay where they are.
+func (m *screen) keepPlace(change func() tea.Cmd) tea.Cmd {
+	if m.scroll == 0 {
+		return change()
+	}
+	lines, room := m.lines(), m.room()
+	cmd := change()
+	m.scroll = max(0, m.scroll+m.lines()-lines+room-m.room())
+	return cmd
+}
+
 // frame handles one frame of the stream.
 func (m *screen) frame(f client.Frame) tea.Cmd {
-	if m.scroll > 0 {
-		// The lines that the person reads stay in place.
-		before := m.lines()
-		defer func() { m.scroll += m.lines() - before }()
-	}
 	switch {
 	case f.Hello != nil:
 		m.clock = time.Until(f.Hello.ServerNow.Time())
@@ -253,9 +259,18 @@ func (m *screen) frame(f client.Frame) tea.Cmd {
 	return nil
 }
 
+// room is how many lines of the conversation are on the screen.
+func (m *screen) room() int {
+	bottom, _ := m.bottom()
+	return max(0, m.height-len(bottom))
+}
+
 // lines is the number of lines of the conversation.
 func (m *screen) lines() int {
 	n := 0
+	for _, o := range m.outbox {
+		n += len(messageLines("", o.text, notSent, m.width))
+	}
 	for lines := range m.conversation.backward(m.width) {
 		n += len(lines)
 	}

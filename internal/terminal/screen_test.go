@@ -218,6 +218,21 @@ func TestScreenKeepsTheScrollPosition(t *testing.T) {
 		t.Fatalf("the text moved from\n%s\nto\n%s", before, after)
 	}
 	s.mustShow("23 lines below")
+
+	// A prompt takes lines from the conversation at the bottom, and a stored message replaces one that was not sent.
+	s.outbox = append(s.outbox, outgoing{text: "mine", clientID: "c-1"})
+	s.move(2)
+	top := func() string { return strings.Join(strings.Split(s.content(), "\n")[:8], "\n") }
+	before = top()
+	s.seq++
+	s.Update(frameMsg{Event: &chat.Event{Session: "s-1", Seq: s.seq, ClientID: "c-1", Type: "user.message", Body: chat.UserMessage{Text: "mine"}}})
+	if after := top(); after != before {
+		t.Fatalf("the text moved from\n%s\nto\n%s", before, after)
+	}
+	s.apply(chat.AgentApprovalRequest{RequestID: "p-1", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "deploy"}}})
+	if after := top(); after != before {
+		t.Fatalf("the text moved from\n%s\nto\n%s", before, after)
+	}
 }
 
 // A pasted text is kept complete, however many lines it has.

@@ -57,7 +57,7 @@ func (m *screen) visible(room int) []string {
 	var parts [][]string // from bottom to top
 	have := 0
 	for _, o := range slices.Backward(m.outbox) {
-		parts = append(parts, messageLines("", o.text, "not sent yet", m.width))
+		parts = append(parts, messageLines("", o.text, notSent, m.width))
 		have += len(parts[len(parts)-1])
 	}
 	for lines := range m.conversation.backward(m.width) {
