@@ -49,6 +49,7 @@ var public = map[string]string{
 	"POST " + auth.SessionPath:                "signing in",
 	"DELETE " + auth.SessionPath:              "signing out",
 	"GET ":                                    "the console's page",
+	"GET /inbox":                              "the console's page, the same for everybody",
 	"GET /s/{session}":                        "the console's page, the same for every name",
 	"GET /embed":                              "the console's page",
 	"GET /embed/{session}":                    "the console's page, the same for every name",

@@ -26,7 +26,7 @@ var files embed.FS
 // Patterns are the routes of the console: its pages and its files. They are complete, so that all other addresses stay
 // "not found".
 var Patterns = []string{
-	"GET /{$}", "GET /s/{session}", "GET /embed", "GET /embed/{session}", "GET /embed.js", "GET /assets/{file}", "GET /favicon.svg", "GET /console.json",
+	"GET /{$}", "GET /inbox", "GET /s/{session}", "GET /embed", "GET /embed/{session}", "GET /embed.js", "GET /assets/{file}", "GET /favicon.svg", "GET /console.json",
 }
 
 // Options say what the server offers to the console. The zero value works.

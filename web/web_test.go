@@ -79,7 +79,7 @@ func body(t *testing.T, res *http.Response) string {
 
 func TestPagesAreTheConsoleUnderItsPolicy(t *testing.T) {
 	h := Handler(Options{})
-	for _, target := range []string{"/", "/s/some-session"} {
+	for _, target := range []string{"/", "/inbox", "/s/some-session"} {
 		res := get(t, h, target)
 		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "text/html; charset=utf-8" || res.Header.Get("Cache-Control") != "no-cache" {
 			t.Errorf("%s: %d %v", target, res.StatusCode, res.Header)

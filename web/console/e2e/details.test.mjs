@@ -80,7 +80,7 @@ describe("menus and keys", () => {
       await page.getByRole("heading", { name: "A better name", exact: true }).waitFor();
     }));
 
-  test("the number of questions leads to them, one conversation after the other", async () => {
+  test("the number of questions leads to the inbox, and from there to each conversation", async () => {
     const { page, context } = await openPage(browser);
     const open = (await api(server, "/sessions?limit=1000&status=waiting")).sessions.map((s) => s.session_id);
     assert.deepEqual(open, []);
@@ -89,13 +89,15 @@ describe("menus and keys", () => {
       await post(id, { type: "agent.input_request", payload: { request_id: `q-${id}`, input_type: "text", text: `Question of ${id}?` } });
     }
     await page.goto(server.url);
-    const badge = page.getByRole("button", { name: "2 need an answer" });
+    const inbox = page.getByRole("link", { name: /Inbox.*2 need an answer/ });
     const seen = [];
-    for (let i = 0; i < 2; i++) {
-      await badge.click();
-      await page.getByRole("textbox", { name: /Question of/ }).waitFor();
+    for (const id of ["ask-1", "ask-2"]) {
+      await inbox.click();
+      await page.getByRole("button", { name: new RegExp(`Question of ${id}`) }).click();
+      await page.locator(".co-ask-chosen", { hasText: `Question of ${id}?` }).getByRole("link", { name: "Open the conversation" }).click();
+      await page.waitForURL(/\/s\//);
       seen.push(new URL(page.url()).pathname);
-      await page.getByRole("textbox", { name: `Question of ${seen[i].slice(3)}?` }).waitFor();
+      await page.getByRole("textbox", { name: `Question of ${id}?` }).waitFor();
     }
     assert.deepEqual(seen.sort(), ["/s/ask-1", "/s/ask-2"]);
     for (const id of ["ask-1", "ask-2"]) await api(server, `/sessions/${id}`, undefined, "DELETE");

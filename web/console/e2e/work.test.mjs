@@ -87,7 +87,7 @@ describe("workstreams", () => {
       for (const w of ["w1", "w2"]) await post(id, { type: "agent.input_request", workstream_id: w, payload: { request_id: `ask-${w}`, input_type: "text", text: `Question of ${w}?` } });
       await page.getByRole("textbox", { name: "Question of w2?" }).waitFor();
       await page.getByText("Asked by Part 2").first().waitFor();
-      await page.getByRole("navigation", { name: "Conversations" }).locator("[aria-current]").getByText("2 questions").first().waitFor();
+      await page.getByRole("navigation", { name: "Conversations" }).locator("[aria-current]").getByText("Question of w1? +1").first().waitFor();
       await until(page, async () => /^\(\d+\) /.test(await page.title()), "the count in the title");
       await page.keyboard.press("Alt+q");
       await until(page, () => page.evaluate(() => document.activeElement?.getAttribute("aria-labelledby") === "q-ask-w1"), "focus on the first");

@@ -1,16 +1,17 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt } from "@parley-hq/client";
-import { Conversation, Icon, titleOf, type ConversationHandle, type PanelName, type Starter } from "@parley-hq/react";
+import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
 import { SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { SessionMenu } from "./menu.js";
-import { useRoute, useSetting } from "./route.js";
+import { inboxPath, pathOf, useRoute, useSetting } from "./route.js";
 import { useSessions } from "./sessions.js";
 import { SignIn, fetchMe, type Me } from "./signin.js";
 import type { Words } from "./words.js";
 
+const Inbox = lazy(() => import("./inbox.js").then((m) => ({ default: m.Inbox })));
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
 
 type Theme = "auto" | "light" | "dark";
@@ -78,7 +79,6 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const [wide, setWide] = useState(() => matchMedia("(min-width: 1100px)").matches);
   const [narrowPanel, setNarrowPanel] = useState<PanelName | null>(null);
   const [asked, setAsked] = useState<Prompt[]>([]);
-  const conversation = useRef<ConversationHandle>(null);
 
   useEffect(() => {
     const media = matchMedia("(min-width: 1100px)");
@@ -94,13 +94,13 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   }, [sessions.error, signIn]);
 
   const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.default) ?? agents[0];
-  const others = sessions.list?.reduce((n, s) => (s.session_id === route.session ? n : n + s.open_prompts), 0) ?? 0;
+  const others = sessions.open?.reduce((n, s) => (s.session.session_id === route.session ? n : n + s.prompts.length), 0) ?? 0;
   const waiting = asked.length + others;
   const current = sessions.list?.find((s) => s.session_id === route.session);
   useEffect(() => {
-    const title = current?.title || (route.session ? words.conversation : words.newConversation);
+    const title = current?.title || (route.inbox ? words.inbox : route.session ? words.conversation : words.newConversation);
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${words.brand}`;
-  }, [waiting, current?.title, route.session, words]);
+  }, [waiting, current?.title, route.session, route.inbox, words]);
 
   const { refresh } = sessions;
   const onPrompt = useCallback(
@@ -124,27 +124,20 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   );
   const onStart = useCallback(
     (id: string) => {
-      go(id);
+      go(pathOf(id));
       refresh();
     },
     [go, refresh],
   );
   const visit = useCallback(
-    (id: string | undefined) => {
+    (path: string) => {
       setMenu(false);
-      go(id);
+      go(path);
     },
     [go],
   );
-  /** Opens the next conversation with a question, or shows the question of this one. */
-  const nextQuestion = () => {
-    const list = sessions.list?.filter((s) => s.open_prompts > 0).map((s) => s.session_id) ?? [];
-    const next = list[(list.indexOf(route.session ?? "") + 1) % list.length];
-    if (next && next !== route.session) visit(next);
-    else if (asked[0]) conversation.current?.scrollTo(`p-${asked[0].request_id}`);
-  };
   const leave = useCallback(() => {
-    go(undefined);
+    go("/");
     refresh();
   }, [go, refresh]);
   const pageURL = useCallback((session: string, path: string) => `/page/${encodeURIComponent(session)}/${filePath(path)}`, []);
@@ -188,19 +181,19 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             href="/"
             onClick={(e) => {
               e.preventDefault();
-              visit(undefined);
+              visit("/");
             }}
           >
             {words.brand}
           </a>
         </h1>
         {waiting > 0 && (
-          <button type="button" className="co-badge" title={words.nextQuestion} onClick={nextQuestion}>
+          <button type="button" className="co-badge" onClick={() => visit(inboxPath)}>
             {words.needAnswer(waiting)}
           </button>
         )}
         <span className="pl-grow" />
-        {!route.session && agents.length > 1 && (
+        {!route.session && !route.inbox && agents.length > 1 && (
           <label className="co-agent">
             <span className="pl-hidden">{words.agent}</span>
             <select value={chosen?.name ?? ""} onChange={(e) => setAgent(e.target.value)}>
@@ -221,7 +214,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
         )}
       </header>
       <div ref={drawer} className={menu ? "co-side co-side-open" : "co-side"}>
-        <SessionList sessions={sessions} q={q} setQ={setQ} current={route.session} go={visit} />
+        <SessionList sessions={sessions} q={q} setQ={setQ} current={route.inbox ? inboxPath : route.session && pathOf(route.session)} count={waiting} go={visit} />
         <footer className="co-foot">
           <label>
             <span className="pl-hidden">{words.language}</span>
@@ -238,8 +231,12 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       </div>
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
+        {route.inbox ? (
+          <Suspense>
+            <Inbox client={client} open={sessions.open} me={me.id} menu={null} go={visit} changed={refresh} />
+          </Suspense>
+        ) : (
         <Conversation
-          ref={conversation}
           client={client}
           session={route.session}
           start={start}
@@ -266,7 +263,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           slots={{
             missing: (
               <div className="pl-buttons">
-                <button type="button" className="pl-primary" onClick={() => visit(undefined)}>
+                <button type="button" className="pl-primary" onClick={() => visit("/")}>
                   {words.newConversation}
                 </button>
                 <button type="button" className="pl-button co-menu" onClick={() => setMenu(true)}>
@@ -280,6 +277,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           pageURL={pageURL}
           {...(me.id ? { me: me.id } : {})}
         />
+        )}
       </main>
     </div>
   );

@@ -1,7 +1,8 @@
 import { useCallback, useEffect, useState } from "react";
 
-/** The route: a session or none, and the event that the inspector shows. */
+/** The route: the inbox, a session or none, and the event that the inspector shows. */
 export interface Route {
+  inbox: boolean;
   session: string | undefined;
   seq: number | undefined;
   /** The print view. */
@@ -11,12 +12,13 @@ export interface Route {
 function read(): Route {
   const m = /^\/s\/([^/]+)$/.exec(location.pathname);
   const seq = /^#seq=(\d+)$/.exec(location.hash);
-  return { session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print") };
+  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print") };
 }
 
+export const inboxPath = "/inbox";
 export const pathOf = (session: string | undefined): string => (session ? `/s/${encodeURIComponent(session)}` : "/");
 
-export function useRoute(): [Route, (session: string | undefined) => void] {
+export function useRoute(): [Route, (path: string) => void] {
   const [route, set] = useState(read);
   useEffect(() => {
     const again = () => set(read());
@@ -27,8 +29,8 @@ export function useRoute(): [Route, (session: string | undefined) => void] {
       removeEventListener("hashchange", again);
     };
   }, []);
-  const go = useCallback((session: string | undefined) => {
-    if (pathOf(session) !== location.pathname || location.hash || location.search) history.pushState(null, "", pathOf(session));
+  const go = useCallback((path: string) => {
+    if (path !== location.pathname || location.hash || location.search) history.pushState(null, "", path);
     set(read());
   }, []);
   return [route, go];

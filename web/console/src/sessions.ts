@@ -1,27 +1,43 @@
 import { useCallback, useEffect, useRef, useState } from "react";
-import { ParleyError, type ParleyClient, type Session } from "@parley-hq/client";
+import { ParleyError, type ParleyClient, type Prompt, type Session } from "@parley-hq/client";
 
 const every = 4000;
 
+/** The old value if the new one is equal, so that nothing is rendered again. */
+const same = <T>(old: T | undefined, now: T): T => (old && JSON.stringify(old) === JSON.stringify(now) ? old : now);
+
+/** The open prompts of a session. */
+export interface SessionPrompts {
+  session: Session;
+  prompts: Prompt[];
+}
+
 export interface Sessions {
   list: Session[] | undefined;
+  /** All open prompts that the person may answer, whatever the search finds. */
+  open: SessionPrompts[] | undefined;
   error: ParleyError | undefined;
   more: boolean;
   refresh: () => void;
   loadMore: () => void;
 }
 
-/** The session list, reloaded every few seconds while the page is visible. */
+/** The session list and the open prompts, reloaded every few seconds while the page is visible. */
 export function useSessions(client: ParleyClient, q: string): Sessions {
   const [list, setList] = useState<Session[]>();
+  const [open, setOpen] = useState<SessionPrompts[]>();
   const [error, setError] = useState<ParleyError>();
   const [cursor, setCursor] = useState<string>();
   const limit = useRef(60);
   const load = useCallback(
     async (signal: AbortSignal) => {
       try {
-        const page = await client.list({ limit: limit.current, ...(q ? { q } : {}) }, { signal });
-        setList((old) => (old && JSON.stringify(old) === JSON.stringify(page.sessions) ? old : page.sessions));
+        const [page, asked] = await Promise.all([
+          client.list({ limit: limit.current, ...(q ? { q } : {}) }, { signal }),
+          client.request<{ sessions: SessionPrompts[] }>("/prompts", { query: { limit: 200 }, safe: true, signal }),
+        ]);
+        setList((old) => same(old, page.sessions));
+        setOpen((old) => same(old, asked.sessions));
         setCursor(page.next_cursor || undefined);
         setError(undefined);
       } catch (err) {
@@ -54,5 +70,5 @@ export function useSessions(client: ParleyClient, q: string): Sessions {
     limit.current = Math.min(1000, limit.current + 100);
     refresh();
   }, [refresh]);
-  return { list, error, more: cursor !== undefined && limit.current < 1000, refresh, loadMore };
+  return { list, open, error, more: cursor !== undefined && limit.current < 1000, refresh, loadMore };
 }

@@ -14,7 +14,6 @@ export const german: Words = {
   agent: "Agent",
   away: "nicht verfügbar",
   needAnswer: (n) => (n === 1 ? "1 Antwort nötig" : `${n} Antworten nötig`),
-  nextQuestion: "Zur nächsten Frage gehen",
   language: "Sprache",
   close: "Schließen",
 
@@ -23,6 +22,16 @@ export const german: Words = {
     "/tour": "von allem etwas", "/stream": "Text, während er geschrieben wird", "/ask": "eine Frage an dich",
     "/approve": "ein Werkzeug, das deine Erlaubnis braucht", "/plan": "ein Plan, der vorankommt", "/work": "mehrere Arbeitsstränge zugleich",
   },
+
+  inbox: "Eingang",
+  inboxHint: "Fragen deiner Agenten, die auf eine Antwort warten",
+  inboxEmpty: "Nichts wartet auf dich.",
+  inboxEmptyNote: "Wenn ein Agent etwas fragt oder eine Erlaubnis braucht, erscheint es hier. Du kannst antworten, ohne das Gespräch zu öffnen.",
+  inboxKeys: [["j k", "bewegen"], ["Enter", "antworten"], ["a", "erlauben"], ["d", "ablehnen"], ["o", "das Gespräch öffnen"]],
+  alsoAnswer: (names) => `auch gefragt: ${names}`,
+  openConversation: "Das Gespräch öffnen",
+  answeredHere: "Beantwortet",
+  timeOver: "die Zeit ist um",
 
   search: "Suchen",
   searchConversations: "Gespräche suchen",

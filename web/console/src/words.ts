@@ -16,7 +16,6 @@ export const english = {
   agent: "Agent",
   away: "unavailable",
   needAnswer: (n: number): string => (n === 1 ? "1 needs an answer" : `${n} need an answer`),
-  nextQuestion: "Go to the next question",
   language: "Language",
   close: "Close",
 
@@ -26,6 +25,17 @@ export const english = {
     "/tour": "a bit of everything", "/stream": "text while it is written", "/ask": "a question to you",
     "/approve": "a tool that needs your approval", "/plan": "a plan that advances", "/work": "several workstreams at once",
   } as Record<string, string>,
+
+  // The inbox.
+  inbox: "Inbox",
+  inboxHint: "Questions of your agents that wait for an answer",
+  inboxEmpty: "Nothing needs you.",
+  inboxEmptyNote: "When an agent asks a question or wants an approval, it appears here. You can answer it without opening the conversation.",
+  inboxKeys: [["j k", "move"], ["Enter", "answer"], ["a", "approve"], ["d", "deny"], ["o", "open the conversation"]] as [string, string][],
+  alsoAnswer: (names: string) => `also asked: ${names}`,
+  openConversation: "Open the conversation",
+  answeredHere: "Answered",
+  timeOver: "time is over",
 
   // The list.
   search: "Search",

@@ -1,11 +1,12 @@
 export { Conversation, titleOf } from "./conversation/conversation.js";
 export type { ConversationHandle, ConversationProps, Starter } from "./conversation/props.js";
 export type { Mode, Renderers } from "./shared/context.js";
+export { questionOf } from "./prompts/prompt.js";
 export type { PanelName } from "./conversation/panel.js";
 export { useConnection, useEverySecond, useItem, useItemPart, useItems, useOlder, usePlan, usePrompts, useRecord, useSession, useView, useWorkstreams } from "./shared/hooks.js";
 export { english } from "./i18n/texts.js";
 export type { Texts } from "./i18n/texts.js";
-export { formats } from "./i18n/formats.js";
+export { clock, formats } from "./i18n/formats.js";
 export type { UploadRules } from "./files/uploads.js";
 export { Icon } from "./shared/icons.js";
 export type { IconName } from "./shared/icons.js";

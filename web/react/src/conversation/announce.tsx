@@ -80,7 +80,7 @@ export function Announcer() {
       const was = marks.current.get(p.request_id) ?? 0;
       if (stage <= was) continue;
       marks.current.set(p.request_id, stage);
-      if (was === 0) setAlert(texts.sayAsked(questionOf({ ...p, status: "open" }, shared)));
+      if (was === 0) setAlert(texts.sayAsked(questionOf(p, texts)));
       else setAlert(stage === 3 ? texts.sayTwenty : texts.saySixty);
     }
     if (connection.state === "offline" && Date.now() - connection.since > 10_000 && lost.current !== connection.since) {

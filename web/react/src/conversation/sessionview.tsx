@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState, type ReactNode, type Ref } from "react";
-import type { Answer, Event, ParleyClient, Prompt, SessionStore } from "@parley-hq/client";
+import type { Answer, Event, Prompt, SessionStore } from "@parley-hq/client";
 import { ArtifactCard } from "../entries/entry.js";
 import { EntryList, type EntryListHandle } from "../entries/list.js";
 import type { Texts } from "../i18n/texts.js";
@@ -8,6 +8,7 @@ import { InView, workstreamName, SharedProvider, type Renderers, type Shared } f
 import { useConnection, usePlan, usePrompts, useRecord, useView, useWorkstreams } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
+import { memoryOf } from "../shared/memory.js";
 import { Banner } from "./banner.js";
 import { Header } from "./header.js";
 import type { PanelName } from "./panel.js";
@@ -160,21 +161,6 @@ function useAutoPanel(now: PanelName | null): PanelName | null {
 }
 
 const none: Renderers = {};
-
-interface Memory {
-  answeredHere: Set<string>;
-  memory: Map<string, unknown>;
-}
-const memories = new WeakMap<ParleyClient, Map<string, Memory>>();
-
-/** Drafts and expanded rows of a session, kept while the page is open. */
-function memoryOf(client: ParleyClient, session: string): Memory {
-  const all = memories.get(client) ?? new Map<string, Memory>();
-  memories.set(client, all);
-  let m = all.get(session);
-  if (!m) all.set(session, (m = { answeredHere: new Set(), memory: new Map() }));
-  return m;
-}
 
 /** Calls the host's callbacks. */
 function useCallbacks(store: SessionStore, p: ConversationProps): void {

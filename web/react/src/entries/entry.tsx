@@ -83,7 +83,7 @@ function labelOf(shared: Shared, id: string): string {
     case "thinking":
       return texts.thinking;
     case "prompt":
-      return `${questionOf(item.prompt, shared)} ${time}`;
+      return `${questionOf(item.prompt, texts)} ${time}`;
     case "plan":
       return `${texts.plan} ${time}`;
     case "artifact":

@@ -46,10 +46,11 @@ export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
   return <EndedPrompt item={item} lost={lost} />;
 }
 
-export function questionOf(p: PromptItem, shared: Shared): string {
-  if (p.input) return p.input.input_type === "oauth_consent" && p.input.text === p.input.url ? shared.texts.permissionTitle : p.input.text;
-  if (p.approval) return p.approval.text || shared.texts.mayRun(p.approval.calls[0]?.tool ?? "");
-  return shared.texts.permissionTitle;
+/** The question of a prompt in one text. */
+export function questionOf(p: Pick<PromptItem, "input" | "approval" | "permission">, texts: Texts): string {
+  if (p.input) return p.input.input_type === "oauth_consent" && p.input.text === p.input.url ? texts.permissionTitle : p.input.text;
+  if (p.approval) return p.approval.text || texts.mayRun(p.approval.calls[0]?.tool ?? "");
+  return texts.permissionTitle;
 }
 
 function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: string | undefined; lost: string | undefined; answer: (a: Answer) => void }) {
@@ -84,7 +85,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
       <div className="pl-prompt-head">
         <div className="pl-grow">
           <div className="pl-question" dir="auto" id={`q-${p.request_id}`}>
-            {questionOf(p, shared)}
+            {questionOf(p, texts)}
           </div>
           <div className="pl-asked">
             {texts.askedBy(who)} · {required ? texts.neededToContinue : texts.optional}
@@ -183,7 +184,7 @@ function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | un
       <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
         <summary>
           <span className="pl-ended-q" dir="auto">
-            {questionOf(p, shared)}
+            {questionOf(p, texts)}
           </span>
           <span className="pl-ended-a">
             {head}

@@ -1,0 +1,108 @@
+// The inbox: all open prompts of all conversations, answered without opening one.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { api, openPage } from "./harness.mjs";
+import { axe, browser, events, inSession, insist, post, server, until } from "./suite.mjs";
+
+const rows = (page) => page.getByRole("list", { name: /Questions of your agents/ }).getByRole("listitem");
+const chosen = (page) => page.locator(".co-ask-chosen .co-ask-text");
+const ask = (id, request, payload) => post(id, { type: "agent.input_request", payload: { request_id: request, input_type: "text", ...payload } });
+const approval = (request, tool) => ({ type: "agent.approval_request", payload: { request_id: request, calls: [{ call_id: `c-${request}`, tool, params: { env: "prod" }, risk: "high" }] } });
+
+/** Runs body with new sessions without an agent, which are erased afterwards. */
+async function withSessions(titles, body, path = "/inbox") {
+  for (const id of titles) await api(server, "/sessions", { id, title: `Talk ${id}`, agent: "none", members: [{ actor: { kind: "user", id: "mira", name: "Mira" }, role: "answerer" }] });
+  const { page, context, faults } = await openPage(browser);
+  try {
+    await body(page, () => page.goto(`${server.url}${path}`));
+    assert.deepEqual(faults, []);
+  } finally {
+    await context.close();
+    for (const id of titles) await api(server, `/sessions/${id}`, undefined, "DELETE");
+  }
+}
+
+describe("inbox", () => {
+  test("it shows every open prompt with its agent, conversation, people and time, and is empty otherwise", () =>
+    withSessions(["in-1", "in-2"], async (page, go) => {
+      await go();
+      await page.getByText("Nothing needs you.").waitFor();
+      await axe(page, "empty inbox");
+      await ask("in-1", "q1", { text: "Which baseline?" });
+      await ask("in-2", "q2", { text: "Which region?", timeout: 900 });
+      await page.getByRole("button", { name: /Which baseline/ }).waitFor();
+      const second = page.getByRole("button", { name: /Which region/ });
+      for (const text of [/Talk in-2/, /also asked: Mira/, /1[45]:\d\d left/]) await second.getByText(text).waitFor();
+      // The sidebar has the count, and the questions themselves.
+      const side = page.getByRole("navigation", { name: "Conversations" });
+      await side.getByRole("link", { name: /Inbox.*2 need an answer/ }).waitFor();
+      await side.getByText("Which baseline?").waitFor();
+      await until(page, async () => (await page.title()) === "(2) Inbox · Parley", "the title");
+      await axe(page, "inbox");
+    }));
+
+  test("a prompt is answered in place, and the next one is chosen", () =>
+    withSessions(["in-3", "in-4"], async (page, go) => {
+      await ask("in-3", "q3", { text: "First question?", timeout: 600 });
+      await ask("in-4", "q4", { text: "Second question?", timeout: 900 });
+      await go();
+      await page.getByRole("textbox", { name: "First question?" }).fill("an answer");
+      await insist(page, page.getByRole("button", { name: "Send answer" }), chosen(page).getByText("Second question?"));
+      assert.equal((await events("in-3")).find((e) => e.type === "user.input_response").payload.text, "an answer");
+      assert.equal(new URL(page.url()).pathname, "/inbox");
+      await rows(page).getByText("Answered").waitFor();
+      // An answer from elsewhere is shown, and then the row goes.
+      await api(server, "/sessions/in-4/prompts/q4/answer", { text: "from the API" });
+      await page.getByText("Nothing needs you.").or(page.getByText("from the API")).first().waitFor();
+    }));
+
+  test("j, k, Enter, a, d and o work without a pointer", () =>
+    withSessions(["in-5", "in-6", "in-7"], async (page, go) => {
+      await ask("in-5", "q5", { text: "Name the release", timeout: 300 });
+      await post("in-6", approval("a6", "deploy"));
+      await post("in-7", approval("a7", "erase"));
+      await go();
+      await chosen(page).getByText("Name the release").waitFor();
+      await page.keyboard.press("Enter");
+      const field = page.getByRole("textbox", { name: "Name the release" });
+      await until(page, () => field.evaluate((el) => el === document.activeElement), "focus in the form");
+      await field.press("j"); // a letter in a field is text
+      assert.equal(await field.inputValue(), "j");
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("j");
+      await chosen(page).getByText("deploy").waitFor();
+      await page.keyboard.press("k");
+      await chosen(page).getByText("Name the release").waitFor();
+      await page.keyboard.press("j");
+      await chosen(page).getByText("deploy").waitFor();
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await page.keyboard.press("a");
+      await until(page, async () => (await events("in-6")).some((e) => e.type === "user.approval_response"), "the approval");
+      assert.equal((await events("in-6")).find((e) => e.type === "user.approval_response").payload.decisions[0].approve, true);
+      await chosen(page).getByText("erase").waitFor();
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await page.keyboard.press("d");
+      const reason = page.getByRole("textbox", { name: /Reason/ });
+      await reason.fill("too risky");
+      await until(page, async () => {
+        if (await reason.isVisible()) await reason.press("Enter", { timeout: 2000 }).catch(() => {});
+        return (await events("in-7")).some((e) => e.type === "user.approval_response");
+      }, "the denial");
+      assert.equal((await events("in-7")).find((e) => e.type === "user.approval_response").payload.decisions[0].reason, "too risky");
+      await chosen(page).getByText("Name the release").waitFor();
+      await page.keyboard.press("o");
+      await page.waitForURL(/\/s\/in-5$/);
+      // A draft of the inbox is in the conversation, too.
+      await until(page, async () => (await page.getByRole("textbox", { name: "Name the release" }).inputValue()) === "j", "the draft");
+    }));
+
+  test("the number of open prompts leads to the inbox from every conversation", () =>
+    inSession(async (page, id) => {
+      await ask(id, "q8", { text: "Where to?" });
+      await page.getByRole("link", { name: /Inbox.*1 needs an answer/ }).click();
+      await page.getByRole("textbox", { name: "Where to?" }).waitFor();
+      assert.equal(new URL(page.url()).pathname, "/inbox");
+      await page.goBack();
+      await page.waitForURL(new RegExp(`/s/${id}$`));
+    }, { session: { agent: "none" } }));
+});

@@ -1,0 +1,16 @@
+import type { ParleyClient } from "@parley-hq/client";
+
+interface Memory {
+  answeredHere: Set<string>;
+  memory: Map<string, unknown>;
+}
+const memories = new WeakMap<ParleyClient, Map<string, Memory>>();
+
+/** Drafts and expanded rows of a session, kept while the page is open. */
+export function memoryOf(client: ParleyClient, session: string): Memory {
+  const all = memories.get(client) ?? new Map<string, Memory>();
+  memories.set(client, all);
+  let m = all.get(session);
+  if (!m) all.set(session, (m = { answeredHere: new Set(), memory: new Map() }));
+  return m;
+}
