@@ -3,7 +3,7 @@ import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, 
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
-import { SessionList } from "./list.js";
+import { follow, SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { SessionMenu } from "./menu.js";
 import { inboxPath, pathOf, useRoute, useSetting } from "./route.js";
@@ -152,68 +152,32 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
 
   const shownPanel = wide ? (panel === "none" ? null : panel) : narrowPanel;
   const changePanel = (n: PanelName | null) => (wide ? setPanel(n ?? "none") : setNarrowPanel(n));
-  const menuButton = (extra: string) => (
-    <button type="button" className={`pl-iconbutton ${extra}`} aria-label={words.conversations} aria-expanded={menu} onClick={() => setMenu(!menu)}>
-      <Icon name="menu" />
-    </button>
-  );
-  const themeButton = (extra: string) => (
-    <button
-      type="button"
-      className={`pl-iconbutton ${extra}`}
-      aria-label={words.theme[theme]}
-      title={words.theme[theme]}
-      onClick={() => setTheme(themes[(themes.indexOf(theme) + 1) % themes.length] ?? "auto")}
-    >
-      <Icon name={themeIcons[theme]} />
-    </button>
+  // Where the list is not visible, the header has a button for it and a link to the inbox.
+  const narrow = (
+    <>
+      <button type="button" className="pl-iconbutton co-narrow" aria-label={words.conversations} aria-expanded={menu} onClick={() => setMenu(!menu)}>
+        <Icon name="menu" />
+      </button>
+      {waiting > 0 && !route.inbox && (
+        <a className="co-narrow co-count" href={inboxPath} title={words.inbox} aria-label={words.needAnswer(waiting)} onClick={(e) => follow(e, visit)}>
+          {waiting}
+        </a>
+      )}
+    </>
   );
   return (
-    <div className={route.session ? "co-grid co-inside" : "co-grid"}>
+    <div className="co-grid">
       <a className="co-skip" href="#conversation">
         {words.skip}
       </a>
-      <header className="co-bar">
-        {menuButton("co-menu")}
-        <h1>
-          <a
-            className="co-brand"
-            href="/"
-            onClick={(e) => {
-              e.preventDefault();
-              visit("/");
-            }}
-          >
-            {words.brand}
-          </a>
-        </h1>
-        {waiting > 0 && (
-          <button type="button" className="co-badge" onClick={() => visit(inboxPath)}>
-            {words.needAnswer(waiting)}
-          </button>
-        )}
-        <span className="pl-grow" />
-        {!route.session && !route.inbox && agents.length > 1 && (
-          <label className="co-agent">
-            <span className="pl-hidden">{words.agent}</span>
-            <select value={chosen?.name ?? ""} onChange={(e) => setAgent(e.target.value)}>
-              {agents.map((a) => (
-                <option key={a.name} value={a.name}>
-                  {a.name}
-                  {a.healthy ? "" : ` (${words.away})`}
-                </option>
-              ))}
-            </select>
-          </label>
-        )}
-        {themeButton("")}
-        {route.session && (
-          <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
-            <Icon name="panel" />
-          </button>
-        )}
-      </header>
       <div ref={drawer} className={menu ? "co-side co-side-open" : "co-side"}>
+        <div className="co-top">
+          <h1>
+            <a className="co-brand" href="/" onClick={(e) => follow(e, visit)}>
+              {words.brand}
+            </a>
+          </h1>
+        </div>
         <SessionList sessions={sessions} q={q} setQ={setQ} current={route.inbox ? inboxPath : route.session && pathOf(route.session)} count={waiting} go={visit} />
         <footer className="co-foot">
           <label>
@@ -226,14 +190,24 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
               ))}
             </select>
           </label>
+          <span className="pl-grow" />
           <Keys />
+          <button
+            type="button"
+            className="pl-iconbutton"
+            aria-label={words.theme[theme]}
+            title={words.theme[theme]}
+            onClick={() => setTheme(themes[(themes.indexOf(theme) + 1) % themes.length] ?? "auto")}
+          >
+            <Icon name={themeIcons[theme]} />
+          </button>
         </footer>
       </div>
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
         {route.inbox ? (
           <Suspense>
-            <Inbox client={client} open={sessions.open} me={me.id} menu={null} go={visit} changed={refresh} />
+            <Inbox client={client} open={sessions.open} me={me.id} menu={narrow} go={visit} changed={refresh} />
           </Suspense>
         ) : (
         <Conversation
@@ -259,20 +233,50 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           onPrompt={onPrompt}
           onStatus={onStatus}
           onError={onError}
-          hideHeader={!route.session}
           slots={{
+            ...(route.session
+              ? {}
+              : {
+                  header: (
+                    <header className="co-head">
+                      {narrow}
+                      <h2>{words.newConversation}</h2>
+                      <span className="pl-grow" />
+                      {agents.length > 1 && (
+                        <label className="co-agent">
+                          <span className="pl-hidden">{words.agent}</span>
+                          <select value={chosen?.name ?? ""} onChange={(e) => setAgent(e.target.value)}>
+                            {agents.map((a) => (
+                              <option key={a.name} value={a.name}>
+                                {a.name}
+                                {a.healthy ? "" : ` (${words.away})`}
+                              </option>
+                            ))}
+                          </select>
+                        </label>
+                      )}
+                    </header>
+                  ),
+                }),
             missing: (
               <div className="pl-buttons">
                 <button type="button" className="pl-primary" onClick={() => visit("/")}>
                   {words.newConversation}
                 </button>
-                <button type="button" className="pl-button co-menu" onClick={() => setMenu(true)}>
+                <button type="button" className="pl-button co-narrow" onClick={() => setMenu(true)}>
                   {words.conversations}
                 </button>
               </div>
             ),
-            headerStart: menuButton("co-narrow"),
-            headerEnd: current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />,
+            headerStart: narrow,
+            headerEnd: (
+              <>
+                <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
+                  <Icon name="panel" />
+                </button>
+                {current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />}
+              </>
+            ),
           }}
           pageURL={pageURL}
           {...(me.id ? { me: me.id } : {})}

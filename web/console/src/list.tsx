@@ -60,7 +60,7 @@ function Group(p: { title: string; sessions: Session[]; wait?: boolean; open?: S
           <li key={s.session_id}>
             <a
               href={pathOf(s.session_id)}
-              className={p.wait ? "co-session co-session-wait" : "co-session"}
+              className="co-session"
               aria-current={p.current === pathOf(s.session_id) ? "page" : undefined}
               onClick={(e) => follow(e, p.go)}
             >

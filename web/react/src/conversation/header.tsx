@@ -1,11 +1,14 @@
 import { useShared } from "../shared/context.js";
 import { useRecord } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
+import { lazyPart } from "../shared/lazy.js";
 import { StatusDot } from "./banner.js";
 import type { ConversationProps } from "./props.js";
 import { TokenMeter } from "./tokens.js";
 
-/** The header: title, status, tokens and actions. */
+const People = lazyPart(() => import("./people.js").then((m) => m.People), null);
+
+/** The header: title, agent, status, people, tokens and actions. */
 export function Header({ props: p, searching, setSearching }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void }) {
   const { store, texts } = useShared();
   const record = useRecord(store);
@@ -13,7 +16,10 @@ export function Header({ props: p, searching, setSearching }: { props: Conversat
     <header className="pl-header">
       {p.slots?.headerStart}
       <h2 title={record?.title ?? store.id}>{p.title ?? record?.title ?? store.id}</h2>
+      {record && record.agent !== "none" && <span className="pl-agent">{record.agent}</span>}
       <StatusDot />
+      <span className="pl-grow" />
+      {record?.members?.length ? <People session={record} /> : null}
       <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />
       <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
         <Icon name="search" />

@@ -8,17 +8,23 @@ export function isOwn(item: ShownItem, me: string | undefined): boolean {
 
 export const nameOf = (a: Actor | undefined): string => a?.name || a?.id || "";
 
-/** The name of an author with initials in a colour: round for people, square for agents. */
-export function Author({ id, name, agent }: { id: string; name: string; agent: boolean }) {
+/** The initials of an author in a colour. */
+export function Initials({ id, name }: { id: string; name: string }) {
   const words = name.split(/[\s._@-]+/).filter(Boolean);
-  const initials = [words[0], words[1]].map((w) => [...(w ?? "")][0] ?? "").join("");
   let sum = 0;
   for (const c of id) sum = (sum * 31 + (c.codePointAt(0) ?? 0)) % 997;
   return (
-    <div className={`pl-author pl-lane-${(sum % 6) + 1}${agent ? " pl-author-agent" : ""}`}>
-      <span className="pl-initials" aria-hidden="true">
-        {initials}
-      </span>
+    <span className={`pl-initials pl-lane-${(sum % 6) + 1}`} aria-hidden="true">
+      {[words[0], words[1]].map((w) => [...(w ?? "")][0] ?? "").join("")}
+    </span>
+  );
+}
+
+/** The name of an author with initials in a colour: round for people, square for agents. */
+export function Author({ id, name, agent }: { id: string; name: string; agent: boolean }) {
+  return (
+    <div className={agent ? "pl-author pl-author-agent" : "pl-author"}>
+      <Initials id={id} name={name} />
       <span dir="auto">{name}</span>
     </div>
   );

@@ -207,6 +207,8 @@ export const german: Texts = {
   },
 
   // Connection and page.
+  roles: { owner: "Eigentümer", answerer: "darf antworten", viewer: "darf lesen" },
+
   live: "Verbunden",
   idle: "Bereit",
   writing: "Schreibt",

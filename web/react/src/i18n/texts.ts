@@ -210,6 +210,8 @@ export const english = {
     notification: "",
   } as Record<string, string>,
 
+  roles: { owner: "owner", answerer: "may answer", viewer: "may read" } as Record<string, string>,
+
   // Connection and page.
   live: "Live",
   idle: "Idle",
