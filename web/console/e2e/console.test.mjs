@@ -9,13 +9,13 @@ describe("messages", () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(server.url);
     await page.getByRole("heading", { name: "demo" }).waitFor();
-    await page.getByRole("button", { name: "/tour" }).waitFor();
+    await page.getByRole("button", { name: /Take the tour/ }).waitFor();
     await until(page, () => page.evaluate(() => document.activeElement?.tagName === "TEXTAREA"), "focus on the composer");
     await axe(page, "empty");
-    await page.getByRole("button", { name: "/stream 200 40" }).click();
+    await page.getByRole("button", { name: /Approve a tool before it runs/ }).click();
     await page.waitForURL(/\/s\//);
-    await feed(page).getByText("tok1", { exact: false }).first().waitFor();
-    await until(page, async () => /stream 200 40/.test(await page.title()), "the title");
+    await page.getByRole("button", { name: "Approve once" }).waitFor();
+    await until(page, async () => /Approve a tool before it runs/.test(await page.title()), "the title");
     assert.deepEqual(faults, []);
     await context.close();
   });

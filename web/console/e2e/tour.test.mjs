@@ -9,6 +9,26 @@ const inView = (page, locator) => until(page, () => locator.evaluate((el) => {
   return el.contains(document.elementFromPoint(b.x + b.width / 2, b.y + b.height / 2));
 }).catch(() => false), "something in view");
 
+describe("the first minute", () => {
+  test("the first page says what this is, offers four things in plain words, and how to connect an agent", async () => {
+    const { page, context, faults } = await openPage(browser);
+    await page.goto(server.url);
+    await page.getByText("Talk with your agents, watch them work, and answer what they ask.").waitFor();
+    const cards = page.locator(".pl-card");
+    await until(page, async () => (await cards.count()) === 4, "four cards");
+    assert.deepEqual((await cards.allInnerTexts()).filter((t) => t.includes("/")), [], "a card shows a command");
+    await page.getByText("Connect an agent of your own").click();
+    await page.getByText("parley init").waitFor();
+    await axe(page, "first page");
+    await cards.getByText("Ask a question that waits for your answer").click();
+    await page.getByRole("radio").first().waitFor();
+    await page.getByRole("heading", { name: "Ask a question that waits for your answer" }).waitFor();
+    await page.getByRole("link", { name: /Inbox.*1 needs an answer/ }).waitFor();
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+});
+
 describe("the tour", () => {
   test("[8] [13] [24] after each answer the list follows the end, and the buttons of a prompt stay in view", async () => {
     const { page, context, faults } = await openPage(browser);

@@ -5,13 +5,14 @@ import { traceURL, useAbout } from "./about.js";
 import { Keys } from "./keys.js";
 import { follow, SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
-import { SessionMenu } from "./menu.js";
 import { inboxPath, pathOf, useRoute, useSetting } from "./route.js";
 import { useSessions } from "./sessions.js";
 import { SignIn, fetchMe, type Me } from "./signin.js";
+import { Welcome } from "./welcome.js";
 import type { Words } from "./words.js";
 
 const Inbox = lazy(() => import("./inbox.js").then((m) => ({ default: m.Inbox })));
+const SessionMenu = lazy(() => import("./menu.js").then((m) => ({ default: m.SessionMenu })));
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
 
 type Theme = "auto" | "light" | "dark";
@@ -115,12 +116,15 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   useEffect(() => {
     if (!route.session) setAsked([]);
   }, [route.session]);
+  const starters = useMemo(() => startersOf(chosen, words), [chosen, words]);
   const start = useCallback(
     async (text: string) => {
-      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title: titleOf(text) || words.newConversation });
+      const card = starters.find((s) => typeof s === "object" && s.text === text);
+      const title = typeof card === "object" ? card.label : titleOf(text) || words.newConversation;
+      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title });
       return s.session_id;
     },
-    [client, chosen, words],
+    [client, chosen, starters, words],
   );
   const onStart = useCallback(
     (id: string) => {
@@ -217,8 +221,8 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           onStart={onStart}
           agent={chosen?.name ?? ""}
           about={chosen?.description ?? ""}
-          starters={startersOf(chosen, words)}
-          intro={chosen?.name === "demo" ? words.welcome : undefined}
+          starters={starters}
+          intro={chosen?.name === "demo" && <Welcome />}
           autoFocus
           theme={theme}
           locale={texts.locale}
@@ -274,7 +278,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
                 <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
                   <Icon name="panel" />
                 </button>
-                {current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />}
+                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />}</Suspense>
               </>
             ),
           }}
@@ -287,10 +291,12 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   );
 }
 
-/** The suggested first messages of an agent, with descriptions for the commands of the demo agent. */
-function startersOf(agent: AgentInfo | undefined, words: Words): Starter[] {
-  return (agent?.starters ?? []).map((text) => {
-    const label = agent?.name === "demo" ? words.demo[text.split(" ")[0] ?? ""] : undefined;
-    return label ? { text, label } : text;
+/** The suggested first messages of an agent. Those of the demo agent are commands, so people see what they do instead. */
+function startersOf(agent: AgentInfo | undefined, words: Words): readonly Starter[] {
+  const all = agent?.starters ?? [];
+  if (agent?.name !== "demo") return all;
+  return all.flatMap((text) => {
+    const [label, about] = words.demo[text.split(" ")[0] ?? ""] ?? [];
+    return label && about ? [{ text, label, about }] : [];
   });
 }

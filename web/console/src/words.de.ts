@@ -17,11 +17,20 @@ export const german: Words = {
   language: "Sprache",
   close: "Schließen",
 
-  welcome: "So sieht ein Gespräch mit deinen eigenen Agenten aus. Hier antwortet ein Demo-Agent; die Tour zeigt alles in einer Minute.",
+  welcome: "Sprich mit deinen Agenten, sieh ihnen bei der Arbeit zu und beantworte ihre Fragen.",
+  welcomeNote: "Hier antwortet ein Demo-Agent; probiere etwas davon aus.",
   demo: {
-    "/tour": "von allem etwas", "/stream": "Text, während er geschrieben wird", "/ask": "eine Frage an dich",
-    "/approve": "ein Werkzeug, das deine Erlaubnis braucht", "/plan": "ein Plan, der vorankommt", "/work": "mehrere Arbeitsstränge zugleich",
+    "/tour": ["Die Tour machen", "Eine Frage, eine Erlaubnis, parallele Arbeit und ein Diagramm, in einer Minute."],
+    "/ask": ["Eine Frage stellen, die auf deine Antwort wartet", "Der Agent wartet, bis du wählst. Seine Frage steht auch im Eingang."],
+    "/approve": ["Ein Werkzeug erlauben, bevor es läuft", "Sieh, was der Agent tun will, ändere es, erlaube es oder lehne es ab."],
+    "/work": ["Drei Arbeitssträngen zugleich zusehen", "Jeder hat seine Aufgabe und seine Frist. Du kannst sie lenken oder beenden."],
   },
+  connect: "Einen eigenen Agenten anschließen",
+  connectWays: [
+    ["Ein Sprachmodell", "Trage seine Adresse in parley.yaml ein und starte den Server neu. Dieser Befehl schreibt ein Beispiel:", "parley init"],
+    ["Ein Programm, das über HTTP antwortet", "Ein Endpunkt für OpenAI Chat, AG-UI, NeMo oder NDJSON ist ein Eintrag in derselben Datei:", "kind: openai-chat"],
+    ["Eigener Code", "Ein Worker in beliebiger Sprache verbindet sich mit dem Server und übernimmt die Turns eines Agentennamens:", "GET /parley/v1/agents/NAME/work"],
+  ],
 
   inbox: "Eingang",
   inboxHint: "Fragen deiner Agenten, die auf eine Antwort warten",

@@ -20,11 +20,20 @@ export const english = {
   close: "Close",
 
   // The start page.
-  welcome: "This is what a conversation with your own agents looks like. A demo agent answers here; the tour shows all of it in a minute.",
+  welcome: "Talk with your agents, watch them work, and answer what they ask.",
+  welcomeNote: "A demo agent answers here; try one of these.",
   demo: {
-    "/tour": "a bit of everything", "/stream": "text while it is written", "/ask": "a question to you",
-    "/approve": "a tool that needs your approval", "/plan": "a plan that advances", "/work": "several workstreams at once",
-  } as Record<string, string>,
+    "/tour": ["Take the tour", "A question, an approval, parallel work and a chart, in one minute."],
+    "/ask": ["Ask a question that waits for your answer", "The agent pauses until you choose. Its question is in your inbox, too."],
+    "/approve": ["Approve a tool before it runs", "See what the agent wants to do, change it, allow it or deny it."],
+    "/work": ["Watch three workstreams in parallel", "Each has its own task and deadline. You can steer or end them."],
+  } as Record<string, [string, string]>,
+  connect: "Connect an agent of your own",
+  connectWays: [
+    ["A language model", "Write its address into parley.yaml and start the server again. This command writes an example:", "parley init"],
+    ["A program that answers over HTTP", "An endpoint of OpenAI chat, AG-UI, NeMo or NDJSON is an entry in the same file:", "kind: openai-chat"],
+    ["Your own code", "A worker in any language connects to the server and takes the turns of an agent name:", "GET /parley/v1/agents/NAME/work"],
+  ] as [string, string, string][],
 
   // The inbox.
   inbox: "Inbox",

@@ -5,8 +5,8 @@ import type { Texts } from "../i18n/texts.js";
 import type { Mode, Renderers } from "../shared/context.js";
 import type { PanelName } from "./panel.js";
 
-/** A suggested first message. */
-export type Starter = string | { text: string; label: string };
+/** A suggested first message. With a label people see it, and what will happen, instead of the text. */
+export type Starter = string | { text: string; label: string; about?: string };
 
 export interface ConversationProps {
   client: ParleyClient;
@@ -41,7 +41,7 @@ export interface ConversationProps {
   onSent?: (text: string, parts: Part[]) => void;
   title?: ReactNode;
   placeholder?: string;
-  /** Suggested first messages; people see the label if there is one. */
+  /** Suggested first messages, at most six. */
   starters?: readonly Starter[];
   /** The description of the agent in an empty conversation. */
   about?: string;

@@ -11,15 +11,15 @@ export function Empty(p: { texts: Texts; intro: ReactNode; agent: string; about:
       <h2>{p.agent || p.texts.agent}</h2>
       <p>{p.texts.emptyHint(p.about)}</p>
       {p.can && p.starters.length > 0 && (
-        <ul>
-          {p.starters.slice(0, 5).map((s) => {
-            const { text, label } = typeof s === "string" ? { text: s, label: "" } : s;
+        <ul className="pl-cards">
+          {p.starters.slice(0, 6).map((s) => {
+            const { text, label, about } = typeof s === "string" ? { text: s, label: s, about: "" } : s;
             return (
               <li key={text}>
-                <button type="button" className="pl-link" onClick={() => p.onStart(text)}>
-                  {text}
+                <button type="button" className="pl-card" onClick={() => p.onStart(text)}>
+                  <strong>{label}</strong>
+                  {about && <span>{about}</span>}
                 </button>
-                {label && <span className="pl-muted pl-small">{label}</span>}
               </li>
             );
           })}
