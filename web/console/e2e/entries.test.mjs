@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api } from "./harness.mjs";
-import { axe, inSession, post, server, settled, steady, until } from "./suite.mjs";
+import { axe, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
 
 describe("long and wide", () => {
   test("[31] older entries load without moving the view", () =>
@@ -88,5 +88,34 @@ describe("long and wide", () => {
         assert.equal(await page.getByText("x1.input.delivered").count(), 0);
       },
       { session: { agent: "none" }, expect: /TypeError|error/i },
+    ));
+});
+
+describe("approvals", () => {
+  test("an answered approval, its call and its result are one row: the name first, then risk, state and duration", () =>
+    inSession(
+      async (page, id) => {
+        await post(id, { type: "agent.approval_request", payload: { request_id: "r", calls: [{ call_id: "c1", tool: "deploy", params: { env: "prod" }, risk: "high" }, { call_id: "c2", tool: "erase", params: { all: true } }] } });
+        const head = page.locator(".pl-call-head").first();
+        await head.getByText("Risk: high").waitFor();
+        assert.match(await head.innerText(), /^deploy\s+Risk: high/);
+        await api(server, `/sessions/${id}/prompts/r/answer`, { decisions: [{ call_id: "c1", approve: true }, { call_id: "c2", approve: false, reason: "not today" }] });
+        await page.locator(".pl-approved").getByText("not today").waitFor();
+        await post(id, { type: "agent.tool_call", payload: { call_id: "c1", tool: "deploy", params: { env: "prod" } } }, { type: "agent.tool_result", payload: { call_id: "c1", tool: "deploy", result: "deployed" } });
+        const row = page.locator(".pl-approved .pl-tool", { hasText: "deploy" });
+        await row.locator(".pl-state-ok").waitFor();
+        assert.match((await row.locator("summary").innerText()).replace(/\s+/g, " "), /^deploy env prod Risk: high ok/);
+        await page.locator(".pl-approved .pl-tool", { hasText: "erase" }).getByText("Denied").waitFor();
+        assert.equal(await feed(page).locator("article").count(), 1, "the call has another row");
+        await row.locator("summary").click();
+        await row.getByText("Approved deploy").waitFor();
+        await row.getByText("deployed").waitFor();
+        await axe(page, "answered approval");
+        // After a reload it is the same row.
+        await page.reload();
+        await page.locator(".pl-approved .pl-tool", { hasText: "deploy" }).locator(".pl-state-ok").waitFor();
+        assert.equal(await feed(page).locator("article").count(), 1);
+      },
+      { session: { agent: "none" } },
     ));
 });

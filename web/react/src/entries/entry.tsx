@@ -10,7 +10,6 @@ import { Icon } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
 import { PlanEntry } from "../work/plan.js";
-import { WorkstreamEntry } from "../work/workstream.js";
 import { Activity } from "./activity.js";
 import { Author, isOwn, nameOf } from "./author.js";
 import { Message } from "./message.js";
@@ -20,6 +19,8 @@ import { Thinking } from "./thinking.js";
 import { ToolGroup, ToolRow } from "./tool.js";
 
 export const ArtifactCard = lazyPart(() => import("../artifacts/artifact.js").then((m) => m.ArtifactCard), <div className="pl-skeleton pl-skeleton-chart" />);
+
+const WorkstreamEntry = lazyPart(() => import("../work/workstream.js").then((m) => m.WorkstreamEntry), <div className="pl-tool pl-ended-wait" />);
 
 /** One row of the list. */
 export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: number; total: number; first: boolean; last: boolean }) {
@@ -50,7 +51,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
         ) : row.kind === "segment" ? (
           <TextSegment id={row.id} index={row.index} of={row.of} rows={p.rows} />
         ) : (
-          <One id={row.id} />
+          <One id={row.id} tools={row.tools} />
         )}
       </ErrorBoundary>
     </article>
@@ -119,16 +120,16 @@ class ErrorBoundary extends Component<{ id: string; shared: Shared; children: Re
   }
 }
 
-function One({ id }: { id: string }) {
+function One({ id, tools }: { id: string; tools: readonly string[] | undefined }) {
   const { store, renderers } = useShared();
   const item = useItem(store, id);
   if (!item) return null;
   const own = renderers.item?.(item as Item);
   if (own !== undefined) return <>{own}</>;
-  return <Kind item={item} />;
+  return <Kind item={item} tools={tools} />;
 }
 
-function Kind({ item }: { item: ShownItem }) {
+function Kind({ item, tools }: { item: ShownItem; tools: readonly string[] | undefined }) {
   const { texts } = useShared();
   switch (item.kind) {
     case "message":
@@ -138,7 +139,7 @@ function Kind({ item }: { item: ShownItem }) {
     case "tool":
       return <ToolRow id={item.id} />;
     case "prompt":
-      return <PromptCard item={item} />;
+      return <PromptCard item={item} tools={tools} />;
     case "plan":
       return <PlanEntry item={item} />;
     case "artifact":

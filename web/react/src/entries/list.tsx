@@ -229,7 +229,7 @@ export const EntryList = memo(function EntryList(p: {
         return item?.kind === "text" ? item.text.text : "";
       },
       show: (id) => {
-        const at = rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.kind !== "activity" && r.id === id));
+        const at = rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.kind !== "activity" && (r.id === id || (r.kind === "item" && r.tools?.includes(id)))));
         if (at < 0) return;
         unpin();
         target.current = id;

@@ -15,7 +15,7 @@ interface RowBase {
   /** It shows its author. */
   signed: boolean;
 }
-export type Row = RowBase & ({ kind: "item"; id: string } | { kind: "segment"; id: string; index: number; of: number } | { kind: "tools"; ids: string[] } | { kind: "activity" });
+export type Row = RowBase & ({ kind: "item"; id: string; tools?: readonly string[] | undefined } | { kind: "segment"; id: string; index: number; of: number } | { kind: "tools"; ids: string[] } | { kind: "activity" });
 
 /** What the list shows, and to whom. */
 export interface ListView {
@@ -92,9 +92,11 @@ export class Rows {
         }
       tools = [];
     };
-    for (const id of this.#arranged(order)) {
+    const sorted = this.#arranged(order);
+    const { allowed, folded } = this.#approvals(sorted);
+    for (const id of sorted) {
       const item = this.#store.getItem(id);
-      if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item)) continue;
+      if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item) || folded.has(id)) continue;
       const of = item.workstream_id ?? "";
       if (item.kind === "tool") {
         if (tools.length > 0 && (tools[0]?.workstream_id ?? "") !== of) flush();
@@ -113,7 +115,7 @@ export class Rows {
       } else if (item.kind === "message") {
         spoke = "";
         add({ key: keyOf(item), kind: "item", id, workstream: of, named, signed: many || !isOwn(item, me) });
-      } else add({ key: keyOf(item), kind: "item", id, workstream: of, named, signed: signed(item) });
+      } else add({ key: keyOf(item), kind: "item", id, tools: allowed.get(id), workstream: of, named, signed: signed(item) });
       lastWorkstream = of;
     }
     flush();
@@ -121,6 +123,23 @@ export class Rows {
     this.#byKey = byKey;
     this.#rows = still.size > 0 ? keep(next, still, this.#rows) : next;
     return this.#rows;
+  }
+
+  /** The calls that answered approvals have allowed, by approval; they are part of its row. */
+  #approvals(order: readonly string[]): { allowed: Map<string, string[]>; folded: Set<string> } {
+    const allowed = new Map<string, string[]>();
+    const folded = new Set<string>();
+    const calls = new Map<string, string>(); // of an approval, by turn and call
+    for (const pass of [0, 1])
+      for (const id of order) {
+        const item = this.#store.getItem(id);
+        if (pass === 0 && item?.kind === "prompt" && item.prompt.status === "answered") for (const c of item.prompt.approval?.calls ?? []) calls.set(`${item.turn_id} ${c.call_id}`, id);
+        const by = pass === 1 && item?.kind === "tool" && item.tool.call_id ? calls.get(`${item.turn_id} ${item.tool.call_id}`) : undefined;
+        if (!by) continue;
+        allowed.set(by, [...(allowed.get(by) ?? []), id]);
+        folded.add(id);
+      }
+    return { allowed, folded };
   }
 
   /** The number of people in the conversation, with the reader. */
@@ -190,7 +209,7 @@ function same(a: Row, b: Row): boolean {
   if (a.kind !== b.kind || a.workstream !== b.workstream || a.named !== b.named || a.signed !== b.signed) return false;
   if (a.kind === "tools" && b.kind === "tools") return a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
   if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of;
-  return a.kind === "item" && b.kind === "item" && a.id === b.id;
+  return a.kind === "item" && b.kind === "item" && a.id === b.id && a.tools?.join() === b.tools?.join();
 }
 
 /** Reports whether an item is bookkeeping of a dialect, such as which input has reached an agent. Only the raw events show it. */

@@ -1,4 +1,4 @@
-import { memo, useCallback, useRef, useSyncExternalStore } from "react";
+import { memo, useCallback, useRef, useSyncExternalStore, type ReactNode } from "react";
 import type { ItemOf } from "@parley-hq/client";
 import { useRowState, useShared } from "../shared/context.js";
 import { useDrawn, useItem } from "../shared/hooks.js";
@@ -7,8 +7,8 @@ import { Value, paramsSummary } from "../shared/json.js";
 
 const icons: Record<string, IconName> = { running: "ring", ok: "check", error: "cross", denied: "dash", unknown: "warn" };
 
-/** A tool call: one line that expands to its arguments and result. */
-export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
+/** A tool call: one line that expands to its arguments and result. An approval adds a note to the line and its decision. */
+export const ToolRow = memo(function ToolRow({ id, note, foot }: { id: string; note?: ReactNode; foot?: ReactNode }) {
   const { store, texts, renderers } = useShared();
   const item = useItem(store, id);
   const [open, setOpen] = useRowState(`tool ${id}`, false);
@@ -26,6 +26,7 @@ export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
           {t.status === "error" ? t.error?.split("\n", 1)[0] : p && t.status === "running" ? (p.message ?? paramsSummary(t.params)) : paramsSummary(t.params)}
         </span>
         {p && t.status === "running" && p.total ? <progress className="pl-progress" max={p.total} value={p.done} aria-label={texts.progress} /> : null}
+        {note}
         <span className={`pl-state pl-state-${t.status}`}>
           <Icon name={icons[t.status] ?? "ring"} size={14} />
           {texts.toolStatus[t.status] ?? t.status}
@@ -34,6 +35,7 @@ export const ToolRow = memo(function ToolRow({ id }: { id: string }) {
       </summary>
       {open && (
         <div className="pl-tool-body">
+          {foot}
           {t.params !== undefined && <Value value={t.params} label={texts.arguments} keep={`${id} params`} />}
           {p?.items && (
             <ul className="pl-batch">

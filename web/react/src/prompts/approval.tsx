@@ -4,6 +4,7 @@ import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 import { pretty } from "../shared/json.js";
 import type { FormProps } from "./prompt.js";
+import { Risk } from "./risk.js";
 
 const secret = /secret|token|password|passwd|api[_-]?key|authorization|credential/i;
 
@@ -119,8 +120,8 @@ function Call(p: { call: ApprovalCall; text: string | undefined; disabled: boole
   return (
     <div className="pl-call">
       <div className="pl-call-head">
-        {risk && <strong className={`pl-risk pl-risk-${risk.toLowerCase().replace(/[^a-z]/g, "")}`}>{texts.risk(risk)}</strong>}
         <code dir="ltr">{tool}</code>
+        {risk && <Risk risk={risk} />}
         {hidden && p.text === undefined && (
           <button type="button" className="pl-link" onClick={() => reveal(!revealed)}>
             {revealed ? texts.hide : texts.reveal}

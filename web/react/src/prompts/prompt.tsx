@@ -1,16 +1,16 @@
-import { useEffect, useRef, type ReactNode, useCallback, type RefObject } from "react";
+import { useCallback, useEffect, useRef, type RefObject } from "react";
 import { ParleyError, type Answer, type ItemOf, type PromptItem } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
-import { workstreamName, useRowState, useShared, type Shared } from "../shared/context.js";
+import { workstreamName, useRowState, useShared } from "../shared/context.js";
 import { useConnection, useEverySecond } from "../shared/hooks.js";
-import { Icon } from "../shared/icons.js";
-import { pretty } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
 import { Countdown } from "./countdown.js";
 
 export const InputForm = lazyPart(() => import("./input.js").then((m) => m.InputForm), <div className="pl-skeleton" />);
 export const ApprovalForm = lazyPart(() => import("./approval.js").then((m) => m.ApprovalForm), <div className="pl-skeleton" />);
 export const PermissionForm = lazyPart(() => import("./permission.js").then((m) => m.PermissionForm), <div className="pl-skeleton" />);
+
+const EndedPrompt = lazyPart(() => import("./ended.js").then((m) => m.EndedPrompt), <div className="pl-tool pl-ended-wait" />);
 
 /** The props of a prompt's form. */
 export interface FormProps {
@@ -21,8 +21,8 @@ export interface FormProps {
   error: string | undefined;
 }
 
-/** The entry of a prompt. */
-export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
+/** The entry of a prompt; tools are the calls that an answered approval has allowed. */
+export function PromptCard({ item, tools }: { item: ItemOf<"prompt">; tools?: readonly string[] | undefined }) {
   const { texts, answer, me } = useShared();
   const p = item.prompt;
   const [sending, setSending] = useRowState(`sending ${p.request_id}`, false);
@@ -43,7 +43,7 @@ export function PromptCard({ item }: { item: ItemOf<"prompt"> }) {
     );
   };
   if (p.status === "open") return <OpenPrompt item={item} sending={sending} error={error} lost={lost} answer={send} />;
-  return <EndedPrompt item={item} lost={lost} />;
+  return <EndedPrompt item={item} lost={lost} tools={tools} />;
 }
 
 /** The question of a prompt in one text. */
@@ -74,6 +74,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
     };
   }, [shared.inView, p.request_id]);
   shared.memory.set(`seen ${p.request_id}`, true);
+  useEffect(() => EndedPrompt.preload(), []);
   const send = (a: Answer) => {
     if (armed() && !sending) props.answer(a);
   };
@@ -144,115 +145,4 @@ function nameOf(v: unknown, me: string | undefined, texts: Texts): string {
   const a = typeof v === "string" ? { id: v } : (v as { name?: string; id?: string } | undefined);
   if (me !== undefined && a?.id === me) return texts.otherWindow;
   return a?.name ?? a?.id ?? texts.someone;
-}
-
-/** A closed prompt: one line that expands to the question. */
-function EndedPrompt({ item, lost }: { item: ItemOf<"prompt">; lost: string | undefined }) {
-  const shared = useShared();
-  const { texts, answeredHere, me, memory } = shared;
-  const p = item.prompt;
-  const [open, setOpen] = useRowState(`ended ${p.request_id}`, false);
-  const mine = answeredHere.has(p.request_id) || (me !== undefined && p.ended_by?.kind === "user" && p.ended_by.id === me);
-  // Explain a prompt that was open here and was answered in another window.
-  const elsewhere = mine && !answeredHere.has(p.request_id) && memory.has(`seen ${p.request_id}`);
-  const who = elsewhere ? texts.answeredInOther : mine ? texts.youAnswered : texts.answeredBy(p.ended_by?.name || p.ended_by?.id || texts.someone);
-  const draft = memory.get(`draft ${p.request_id}`) as string | undefined;
-  let head: ReactNode;
-  if (p.status === "answered")
-    head = (
-      <>
-        <Icon name={refused(p) ? "cross" : "check"} size={14} />
-        <span className="pl-muted">{who}:</span> <span dir="auto">{answerText(p, shared)}</span>
-      </>
-    );
-  else if (p.status === "expired")
-    head = (
-      <>
-        <Icon name="clock" size={14} />
-        <span>{p.input?.error || texts.expired}</span>
-      </>
-    );
-  else
-    head = (
-      <>
-        <Icon name="dash" size={14} />
-        <span>{texts.withdrawnPrompt}</span>
-      </>
-    );
-  return (
-    <div className={`pl-prompt pl-ended pl-prompt-${p.status}`} data-prompt={p.request_id}>
-      <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
-        <summary>
-          <span className="pl-ended-q" dir="auto">
-            {questionOf(p, texts)}
-          </span>
-          <span className="pl-ended-a">
-            {head}
-            <time dateTime={p.ended_at}>{texts.moment(p.ended_at)}</time>
-          </span>
-        </summary>
-        {open && (
-          <div className="pl-ended-body">
-            {p.input?.options && (
-              <ul>
-                {p.input.options.map((o) => (
-                  <li key={o.id}>
-                    {o.label}
-                    {o.description && <span className="pl-muted"> {o.description}</span>}
-                  </li>
-                ))}
-              </ul>
-            )}
-            {p.approval?.calls.map((c) => (
-              <pre key={c.call_id} dir="ltr" tabIndex={0}>
-                {c.tool} {pretty(p.answer?.decisions?.find((d) => d.call_id === c.call_id)?.params ?? c.params)}
-              </pre>
-            ))}
-            {p.permission && <ul>{p.permission.scopes.map((s) => <li key={s}><code>{s}</code></li>)}</ul>}
-          </div>
-        )}
-      </details>
-      {lost && (
-        <p className="pl-wait pl-small" role="status">
-          {lost}
-        </p>
-      )}
-      {(p.status !== "answered" || lost) && draft && (
-        <div className="pl-draft">
-          {texts.yourDraft} <q>{draft}</q>
-        </div>
-      )}
-    </div>
-  );
-}
-
-/** Reports whether everything was denied. */
-function refused(p: PromptItem): boolean {
-  if (p.permission) return (p.answer?.granted ?? []).length === 0;
-  return p.answer?.decisions !== undefined && p.answer.decisions.every((d) => !d.approve);
-}
-
-/** An answer as text. */
-function answerText(p: PromptItem, { texts }: Shared): string {
-  const a = p.answer;
-  if (!a) return "";
-  if (a.decisions)
-    return a.decisions
-      .map((d) => {
-        const tool = p.approval?.calls.find((c) => c.call_id === d.call_id)?.tool ?? "";
-        const word = d.approve ? (d.params !== undefined ? texts.approvedEdited : texts.approved) : texts.denied;
-        return `${word} ${tool}${d.reason ? `: ${d.reason}` : ""}`.trim();
-      })
-      .join(" · ");
-  if (p.permission || a.granted || a.denied) {
-    const granted = a.granted ?? [];
-    const parts = [];
-    if (granted.length > 0) parts.push(`${texts.granted(granted.join(", "))}${a.duration ? ` (${texts.durations[a.duration] ?? a.duration})` : ""}`);
-    const denied = a.denied?.length ? a.denied : granted.length === 0 ? (p.permission?.scopes ?? []) : [];
-    if (denied.length > 0) parts.push(texts.deniedScopes(denied.join(", ")));
-    return parts.join(" · ");
-  }
-  const values = a.values ?? [];
-  if (values.length > 0) return values.map((v) => p.input?.options?.find((o) => (o.value || o.id) === v)?.label ?? v).join(", ");
-  return a.text || (p.input?.input_type === "oauth_consent" ? texts.consentGiven : texts.skip);
 }
