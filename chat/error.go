@@ -51,6 +51,9 @@ const (
 	// CommitConflict: the log has events that the decision did not see; decide
 	// again. Details: last, the sequence of the last event.
 	CommitConflict Reason = "commit_conflict"
+	// OwnerChanged: another node of the cluster has taken the session over; nothing was
+	// written.
+	OwnerChanged Reason = "owner_changed"
 	// EpochSuperseded: a sidecar with a higher epoch writes to the session. Details:
 	// epoch, the higher one.
 	EpochSuperseded Reason = "epoch_superseded"

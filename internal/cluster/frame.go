@@ -112,3 +112,9 @@ func ParseFrame(b []byte) (*Frame, error) {
 	}
 	return f, nil
 }
+
+// PartitionOf returns the partition of a key, such as the id of a session.
+func PartitionOf(key string, partitions int) int {
+	sum := sha256.Sum256([]byte(key))
+	return int(sum[0]) % partitions
+}

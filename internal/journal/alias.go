@@ -53,7 +53,7 @@ func (j *Journal) mayAlias(id chat.SessionID) error {
 	if err := id.Validate(); err != nil {
 		return err
 	}
-	return j.writable()
+	return j.Writable()
 }
 
 // writeAlias stores an alias. The caller holds the alias lock.

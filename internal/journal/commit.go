@@ -20,7 +20,7 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 	if err := checkCommit(c); err != nil {
 		return err
 	}
-	if err := j.writable(); err != nil {
+	if err := j.Writable(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {

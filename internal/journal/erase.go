@@ -29,10 +29,28 @@ func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, 
 	if err != nil && chat.CodeOf(err) != chat.Internal {
 		return chat.Erasure{}, err // a session with a damaged record can be erased
 	}
-	return j.markErased(id, func(e *chat.Erasure) {
-		e.Workspace, e.Owner = rec.Workspace, rec.Owner
-		e.Receipt.Artifacts, e.Receipt.Bytes = files, e.Receipt.Bytes+bytes
-	})
+	return j.markErased(id, func(e *chat.Erasure) { complete(e, &rec, files, bytes) })
+}
+
+// PlanErase returns the erasure that BeginErase would store, for an EraseChange.
+func (j *Journal) PlanErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+	rec, err := j.Record(ctx, id)
+	if err != nil && chat.CodeOf(err) != chat.Internal {
+		return chat.Erasure{}, err
+	}
+	h, _, err := j.find(id)
+	if err != nil {
+		return chat.Erasure{}, err
+	}
+	e, err := j.intention(id, h)
+	complete(&e, &rec, files, bytes)
+	return e, err
+}
+
+// complete adds what the journal does not know, and what the record says.
+func complete(e *chat.Erasure, rec *chat.Session, files int, bytes int64) {
+	e.Workspace, e.Owner = rec.Workspace, rec.Owner
+	e.Receipt.Artifacts, e.Receipt.Bytes = files, e.Receipt.Bytes+bytes
 }
 
 // Erasure returns the intention to erase a session, and whether there is one.

@@ -32,11 +32,7 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	if err := j.fill(id, h); err != nil && chat.CodeOf(err) != chat.Internal {
 		return e, err
 	}
-	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
-		Session: id, Events: uint64(h.last.seq), ErasedAt: chat.AtOf(j.opt.Now()),
-		Note: "backups and copies made before are not covered: erase them too",
-	}}
-	if e.Receipt.Bytes, err = j.eventBytes(h.number); err != nil {
+	if e, err = j.intention(id, h); err != nil {
 		return e, err
 	}
 	complete(&e)
@@ -54,6 +50,16 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 	delete(s.heads, id)
 	s.mu.Unlock()
 	return e, nil
+}
+
+// intention returns the erasure of a session, without what is kept outside the journal.
+func (j *Journal) intention(id chat.SessionID, h *head) (e chat.Erasure, err error) {
+	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
+		Session: id, Events: uint64(h.last.seq), ErasedAt: chat.AtOf(j.opt.Now()),
+		Note: "backups and copies made before are not covered: erase them too",
+	}}
+	e.Receipt.Bytes, err = j.eventBytes(h.number)
+	return e, err
 }
 
 // putErasure adds what makes a session unreadable, and the intention to erase it. It

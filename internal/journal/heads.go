@@ -84,6 +84,12 @@ func (j *Journal) look(id chat.SessionID) (view, error) {
 	return view{h.number, h.durable}, nil
 }
 
+// LastAt returns the position of a session's last event.
+func (j *Journal) LastAt(id chat.SessionID) (chat.At, error) {
+	v, err := j.look(id)
+	return v.at, err
+}
+
 // find returns the head of a session from the cache or the store, or NotFound or Gone.
 func (j *Journal) find(id chat.SessionID) (*head, *shard, error) {
 	s := j.shard(id)

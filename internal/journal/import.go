@@ -22,7 +22,7 @@ func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2
 	if err := id.Validate(); err != nil {
 		return err
 	}
-	if err := j.writable(); err != nil {
+	if err := j.Writable(); err != nil {
 		return err
 	}
 	end := &head{}

@@ -231,8 +231,8 @@ func (j *Journal) failed() error {
 	return nil
 }
 
-// writable returns an error when appends are refused at the moment, else nil.
-func (j *Journal) writable() error {
+// Writable returns an error while appends are refused: the disk has little free space, or a write has failed.
+func (j *Journal) Writable() error {
 	if err := j.failed(); err != nil {
 		return err
 	}

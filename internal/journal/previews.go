@@ -84,7 +84,7 @@ func openPreviews(j *Journal) (*previews, error) {
 func (j *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
 	var room [64]chat.Seq
 	after, write := room[:0], false
-	unwritable := j.writable()
+	unwritable := j.Writable()
 	for i := range all {
 		of := &all[i]
 		var v view

@@ -81,7 +81,7 @@ func (j *Journal) Room(bytes int64) error {
 		j.unchecked.Store(0)
 		j.checkSpace()
 	}
-	return j.writable()
+	return j.Writable()
 }
 
 // Scarce reports whether less than twice the reserve of the disk is free, and how

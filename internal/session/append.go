@@ -15,6 +15,13 @@ import (
 // after that one, unless it repeats a stored event. When Append returns without an error,
 // all events are durable.
 func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
+	if s.opt.Remote != nil {
+		wait, err := s.AppendLater(ctx, c, id, drafts)
+		if err != nil {
+			return nil, err
+		}
+		return wait()
+	}
 	a, err := s.join(ctx, c, id, drafts, true)
 	if err != nil {
 		return nil, err
@@ -26,11 +33,36 @@ func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID,
 // must call wait soon, and before it waits for another request: wait returns what Append
 // would return, and may handle the requests of other callers too.
 func (s *Sessions) AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (wait func() ([]chat.Event, error), err error) {
-	a, err := s.join(ctx, c, id, drafts, true)
+	return s.appendLater(ctx, c, id, drafts, true)
+}
+
+// appendLater is AppendLater. If quota is set, the limit of stored bytes applies.
+func (s *Sessions) appendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, quota bool) (wait func() ([]chat.Event, error), err error) {
+	if s.elsewhere(ctx, id) {
+		return s.sendAppend(ctx, c, id, drafts, !quota)
+	}
+	if s.opt.Remote == nil {
+		a, err := s.join(ctx, c, id, drafts, quota)
+		if err != nil {
+			return nil, err
+		}
+		return func() ([]chat.Event, error) { return a.finish(ctx) }, nil
+	}
+	a, err := s.join(ctx, c, id, slices.Clone(drafts), quota) // join may replace large data in them by references
 	if err != nil {
 		return nil, err
 	}
-	return func() ([]chat.Event, error) { return a.finish(ctx) }, nil
+	return func() ([]chat.Event, error) {
+		events, err := a.finish(ctx)
+		if !s.moved(ctx, err) {
+			return events, err
+		}
+		wait, err := s.sendAppend(ctx, c, id, drafts, !quota)
+		if err != nil {
+			return nil, err
+		}
+		return wait()
+	}, nil
 }
 
 // appending holds the state of one Append call. It is a single allocation, because every

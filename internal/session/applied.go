@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
@@ -40,6 +41,38 @@ func (s *Sessions) Applied(c *chat.Commit) {
 func sameAccess(a, b *chat.Session) bool {
 	return a.Owner == b.Owner && a.Workspace == b.Workspace && a.Agent == b.Agent && a.ServedBy == b.ServedBy &&
 		slices.Equal(a.Agents, b.Agents) && slices.Equal(a.Members, b.Members)
+}
+
+// AppliedImport drops what is cached of a session whose imported log has become readable. The
+// owner of the session continues its turns and deadlines.
+func (s *Sessions) AppliedImport(c *chat.Commit) {
+	s.owners.add(c.Record, 1)
+	s.shard(c.Session).applied.Add(1)
+	if r := s.acquireCached(c.Session); r != nil {
+		r.stale.Store(true)
+		r.session.Store(nil)
+		r.access.Add(1)
+		r.release()
+	}
+	if s.owns(c.Session) {
+		sess := *c.Record
+		go s.imported(context.Background(), sess) // it waits for commits, which the caller applies
+	}
+}
+
+// TookOver makes Run look for deadlines again, after this node has become the owner of more
+// sessions.
+func (s *Sessions) TookOver() {
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		for _, r := range sh.sequencers {
+			r.stale.Store(true) // it may know less text than the hub, if it was the owner before
+		}
+		sh.mu.Unlock()
+	}
+	s.armed.Store(false)
+	s.wakeRun()
 }
 
 // AppliedErasure drops what is cached of a session that was erased, and ends its streams.

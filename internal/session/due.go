@@ -58,7 +58,9 @@ func (s *Sessions) scheduleAll(ctx context.Context) error {
 		return fmt.Errorf("find workstreams: %w", err)
 	}
 	for _, id := range ids {
-		s.schedule(ctx, id)
+		if s.owns(id) {
+			s.schedule(ctx, id)
+		}
 	}
 	return ctx.Err()
 }
@@ -76,6 +78,9 @@ func (s *Sessions) schedule(ctx context.Context, id chat.SessionID) {
 func (s *Sessions) runDue(ctx context.Context) (next chat.At) {
 	ids, next := s.dueTimes.take(s.now())
 	for _, id := range ids {
+		if !s.owns(id) {
+			continue // its owner does it
+		}
 		err := s.dueIn(ctx, id)
 		switch chat.CodeOf(err) {
 		case "":

@@ -19,6 +19,14 @@ import (
 // completed now, Erase returns an error with the code unavailable; call it again for the
 // receipt.
 func (s *Sessions) Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
+	res, err := s.call(ctx, &call{Method: callErase, Session: id, Caller: c})
+	if err != nil {
+		return chat.Receipt{}, err
+	}
+	return *res.Receipt, nil
+}
+
+func (s *Sessions) eraseHere(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error) {
 	e, err := s.beginErase(ctx, c, id)
 	if err != nil {
 		return chat.Receipt{}, err
@@ -237,16 +245,22 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if err != nil {
 		return chat.Session{}, err
 	}
-	// Turns and deadlines that were open at the export continue here.
-	s.schedule(ctx, id)
-	s.wakeRun()
 	sess, err := s.log.Record(ctx, id)
-	for _, o := range s.opt.Observers {
-		if o.Imported != nil && err == nil {
-			s.tell(id, func() { o.Imported(sess) })
-		}
+	if err == nil && s.opt.Remote == nil {
+		s.imported(ctx, sess)
 	}
 	return sess, err
+}
+
+// imported continues the turns and deadlines that were open at the export.
+func (s *Sessions) imported(ctx context.Context, sess chat.Session) {
+	s.schedule(ctx, sess.ID)
+	s.wakeRun()
+	for _, o := range s.opt.Observers {
+		if o.Imported != nil {
+			s.tell(sess.ID, func() { o.Imported(sess) })
+		}
+	}
 }
 
 // administered returns facts, with an error if the caller does not administer the

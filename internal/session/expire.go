@@ -23,12 +23,12 @@ func (s *Sessions) Run(ctx context.Context) error {
 	wg.Go(func() { s.eraseAll(ctx) })
 	timer := time.NewTimer(maxSleep)
 	defer timer.Stop()
-	armed := false
 	for {
 		next, err := s.expire(ctx)
-		if err == nil && !armed {
-			err = s.scheduleAll(ctx)
-			armed = err == nil
+		if err == nil && !s.armed.Swap(true) {
+			if err = s.scheduleAll(ctx); err != nil {
+				s.armed.Store(false)
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			s.opt.Logger.ErrorContext(ctx, "what is due at deadlines could not be done; trying again", "err", err)
@@ -71,7 +71,9 @@ func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
 			next = dl.At
 			break
 		}
-		due = append(due, dl)
+		if s.owns(dl.Session) {
+			due = append(due, dl)
+		}
 	}
 	var problems []error
 	for _, dl := range due {

@@ -44,9 +44,9 @@ func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.Sessio
 		draft := chat.NewDraft(chat.FileRemoved{Path: info.Path})
 		draft.Via = via
 		// A removal frees space, so it is allowed even when the owner's quota is used up.
-		a, err := s.join(ctx, c, sess.ID, []chat.Draft{draft}, false)
+		wait, err := s.appendLater(ctx, c, sess.ID, []chat.Draft{draft}, false)
 		if err == nil {
-			_, err = a.finish(ctx)
+			_, err = wait()
 		}
 		return err
 	})

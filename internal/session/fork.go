@@ -61,7 +61,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 		return chat.Session{}, err
 	}
 	fork, err := s.log.Record(ctx, f.ID)
-	if err == nil {
+	if err == nil && s.opt.Remote == nil {
 		s.owners.add(&fork, 1)
 	}
 	return fork, err
@@ -131,7 +131,9 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *
 	if err != nil {
 		return err
 	}
-	s.tellCommitted(r.id, k.added)
+	if s.opt.Remote == nil {
+		s.tellCommitted(r.id, k.added)
+	}
 	return nil
 }
 

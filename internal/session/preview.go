@@ -35,6 +35,17 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 			return nil, at(i, len(pieces), err)
 		}
 	}
+	if s.elsewhere(ctx, id) {
+		q := &call{Method: callPreview, Session: id, Caller: c, Pieces: make([]sentPiece, len(pieces))}
+		for i := range pieces {
+			q.Pieces[i] = sentPiece{pieces[i], pieces[i].Attempt}
+		}
+		get := s.send(ctx, q)
+		return func() error {
+			_, err := get()
+			return err
+		}, nil
+	}
 	text := 0
 	for i := range pieces {
 		text += pieceCost + len(pieces[i].Text)

@@ -13,8 +13,8 @@ import (
 // it costs with PreviewLater. The pieces belong to PreviewAll. A Session with Named set is
 // resolved first, see Resolve.
 //
-// It stops before the first session for which other requests are handled at the moment,
-// and returns how many it has handled. So it never waits for a commit.
+// It stops before the first session for which other requests are handled at the moment, or
+// that another node owns, and returns how many it has handled. So it never waits for a commit.
 func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.SessionPieces) (handled int) {
 	b := previewBatches.Get().(*previewBatch)
 	defer previewBatches.Put(b)
@@ -27,6 +27,10 @@ func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.Ses
 			one.Err = err
 			handled++
 			continue
+		}
+		if s.elsewhere(ctx, r.id) {
+			r.release()
+			break // its owner handles them
 		}
 		if r.tryLead() {
 			b.held = append(b.held, heldPreview{order: r, of: one})

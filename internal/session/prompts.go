@@ -204,6 +204,17 @@ func (errLate) Error() string { return "the deadline of the prompt has passed" }
 // the prompt stays open. An answer to a prompt that has ended is a conflict; the error
 // has the actor and the time of the answer.
 func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
+	if s.opt.Remote == nil {
+		return s.answerHere(ctx, c, id, requestID, a)
+	}
+	res, err := s.call(ctx, &call{Method: callAnswer, Session: id, Caller: c, Request: requestID, Answer: &a})
+	if err != nil {
+		return chat.Event{}, err
+	}
+	return s.event(ctx, id, res.Sequences[0])
+}
+
+func (s *Sessions) answerHere(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
 	r, err := s.acquireFor(ctx, c, id)
 	if err != nil {
 		return chat.Event{}, err
@@ -333,6 +344,11 @@ func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err err
 // WithdrawPrompt closes a prompt of a running turn whose answer the agent no longer
 // needs. A prompt that has ended is not changed.
 func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error {
+	_, err := s.call(ctx, &call{Method: callWithdraw, Session: ref.Session, Turn: ref, Request: requestID})
+	return err
+}
+
+func (s *Sessions) withdrawHere(ctx context.Context, ref chat.TurnRef, requestID string) error {
 	return s.system(ctx, ref.Session, func(d *decision) error {
 		if _, _, err := d.turn(ref); err != nil {
 			return err

@@ -103,6 +103,14 @@ func (s *Sessions) create(ctx context.Context, c chat.Caller, n chat.NewSession)
 // begin stores the first event of a session, or returns the session if the caller has
 // created the same one before.
 func (s *Sessions) begin(ctx context.Context, c chat.Caller, n chat.NewSession, body chat.SessionStarted) (sess chat.Session, created bool, err error) {
+	res, err := s.call(ctx, &call{Method: callCreate, Session: n.ID, Caller: c, New: &n, ServedBy: n.ServedBy, Started: &body})
+	if err != nil {
+		return chat.Session{}, false, err
+	}
+	return *res.Session, res.OK, nil
+}
+
+func (s *Sessions) beginHere(ctx context.Context, c chat.Caller, n chat.NewSession, body chat.SessionStarted) (sess chat.Session, created bool, err error) {
 	draft := chat.NewDraft(body)
 	if err := draft.Normalize(); err != nil {
 		return sess, false, err
@@ -207,6 +215,14 @@ func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n 
 // Update changes the fields of the session that are set in u; it needs the role owner.
 // Only the server may set ServedBy and Detached.
 func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
+	res, err := s.call(ctx, &call{Method: callUpdate, Session: id, Caller: c, Update: &u})
+	if err != nil {
+		return chat.Session{}, err
+	}
+	return *res.Session, nil
+}
+
+func (s *Sessions) updateHere(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
 	var err error
 	if (u.ServedBy != nil || u.Detached) && c.Actor != chat.System {
 		return chat.Session{}, chat.Errorf(chat.Denied, "only the server writes served_by and detached")

@@ -22,6 +22,35 @@ func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if len(ack) > chat.MaxClientID {
 		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the id of a stop has at most %d bytes", chat.MaxClientID)
 	}
+	return s.callStop(ctx, &call{Session: id, Caller: c, Line: line, Cause: reason, Ack: ack})
+}
+
+// StopAll stops the main line and all workstreams.
+func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error) {
+	return s.callStop(ctx, &call{Session: id, Caller: c, All: true, Cause: reason})
+}
+
+func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, error) {
+	q.Method = callStop
+	res, err := s.call(ctx, q)
+	if err != nil {
+		return chat.StopResult{}, err
+	}
+	res.Stop.Acks = res.Acks
+	return res.Stop, nil
+}
+
+func (s *Sessions) stopHere(ctx context.Context, c chat.Caller, id chat.SessionID, all bool, line, reason, ack string) (chat.StopResult, error) {
+	if all {
+		return s.stop(ctx, c, id, reason, resting(""), func(d *decision) chat.StopResult {
+			res := d.stopTurn("", c.Actor, reason, 0, "")
+			for _, w := range workstream.Live(d.state, "") {
+				d.stopWork(w, c.Actor, reason, 0, "")
+				res.Stopped = true
+			}
+			return res
+		})
+	}
 	ends := func(st *chat.State, w *chat.Workstream) bool {
 		top := st.Workstream(line)
 		return top != nil && !top.Interactive && st.Line(w.ID).Turn == nil && below(st, w, line)
@@ -40,18 +69,6 @@ func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID,
 			return res
 		}
 		return d.stopTurn(line, c.Actor, reason, 0, ack)
-	})
-}
-
-// StopAll stops the main line and all workstreams.
-func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error) {
-	return s.stop(ctx, c, id, reason, resting(""), func(d *decision) chat.StopResult {
-		res := d.stopTurn("", c.Actor, reason, 0, "")
-		for _, w := range workstream.Live(d.state, "") {
-			d.stopWork(w, c.Actor, reason, 0, "")
-			res.Stopped = true
-		}
-		return res
 	})
 }
 

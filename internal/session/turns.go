@@ -107,6 +107,11 @@ func (d *decision) finished(block chat.BlockID) bool {
 // next queued message starts its turn. It returns a conflict if the turn has ended or
 // is in another attempt.
 func (s *Sessions) EndTurn(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error {
+	_, err := s.call(ctx, &call{Method: callEndTurn, Session: ref.Session, Turn: ref, Outcome: outcome, Cause: cause})
+	return err
+}
+
+func (s *Sessions) endTurnHere(ctx context.Context, ref chat.TurnRef, outcome chat.Outcome, cause string) error {
 	e := &ending{ref: ref, outcome: outcome, cause: cause, merged: s.opt.Artifacts == nil}
 	r := s.acquire(ref.Session)
 	defer r.release()
@@ -210,6 +215,14 @@ func partial(b chat.Block) chat.Body {
 // Events of the older attempt are refused from then on. If crash is set, the call
 // counts towards MaxCrashes; when that is reached, the turn fails and ok is false.
 func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (next chat.TurnRef, ok bool, err error) {
+	res, err := s.call(ctx, &call{Method: callResume, Session: ref.Session, Turn: ref, Cause: reason, Crash: crash})
+	if err != nil {
+		return chat.TurnRef{}, false, err
+	}
+	return res.Turn, res.OK, nil
+}
+
+func (s *Sessions) resumeHere(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (next chat.TurnRef, ok bool, err error) {
 	var res result
 	merged := s.opt.Artifacts == nil
 	rule := func(d *decision) error {
@@ -265,24 +278,51 @@ func isWaiting(st *chat.State, t *chat.Turn, line string) bool {
 		})
 }
 
+// takenEvents says which events a turn takes.
+type takenEvents string
+
+const (
+	takeSteered takenEvents = "steered" // messages
+	takeAll     takenEvents = "all"     // also directives, and results and progress of workstreams
+	takeOf      takenEvents = "of"      // only results and progress of named workstreams
+)
+
 // TakeSteered returns the messages that arrived during the turn and records that its
 // agent has received them. They do not start a turn of their own.
 func (s *Sessions) TakeSteered(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
-	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq { return slices.Clone(t.Steered) })
+	return s.takeEvents(ctx, ref, takeSteered, nil)
 }
 
 // TakeEvents is like TakeSteered, but also returns directives to this workstream and the
 // results and progress of the workstreams that this line launched.
 func (s *Sessions) TakeEvents(ctx context.Context, ref chat.TurnRef) ([]chat.Seq, error) {
-	return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
-		all := slices.Concat(t.Steered, t.Woken, t.Told)
-		slices.Sort(all)
-		return all
-	})
+	return s.takeEvents(ctx, ref, takeAll, nil)
 }
 
 // TakeEventsOf returns only the results and progress of the given workstreams.
 func (s *Sessions) TakeEventsOf(ctx context.Context, ref chat.TurnRef, workstreams []string) ([]chat.Seq, error) {
+	return s.takeEvents(ctx, ref, takeOf, workstreams)
+}
+
+func (s *Sessions) takeEvents(ctx context.Context, ref chat.TurnRef, which takenEvents, workstreams []string) ([]chat.Seq, error) {
+	res, err := s.call(ctx, &call{Method: callTake, Session: ref.Session, Turn: ref, Which: which, Workstreams: workstreams})
+	if err != nil {
+		return nil, err
+	}
+	return res.Sequences, nil
+}
+
+func (s *Sessions) takeHere(ctx context.Context, ref chat.TurnRef, which takenEvents, workstreams []string) ([]chat.Seq, error) {
+	switch which {
+	case takeSteered:
+		return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq { return slices.Clone(t.Steered) })
+	case takeAll:
+		return s.take(ctx, ref, func(t *chat.Turn) []chat.Seq {
+			all := slices.Concat(t.Steered, t.Woken, t.Told)
+			slices.Sort(all)
+			return all
+		})
+	}
 	var news []chat.Seq
 	err := s.look(ctx, ref.Session, func(st *chat.State) {
 		if t, _ := st.TurnOf(ref.Turn); t != nil {

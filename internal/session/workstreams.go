@@ -10,6 +10,19 @@ import (
 // Launch starts a workstream in the background and returns its status. With a client id
 // the call may be repeated. An id that is in use is a conflict.
 func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error) {
+	return s.callWork(ctx, &call{Method: callLaunch, Session: id, Caller: c, Launch: &l})
+}
+
+// callWork calls a method that returns the status of a workstream.
+func (s *Sessions) callWork(ctx context.Context, q *call) (chat.WorkstreamStatus, error) {
+	res, err := s.call(ctx, q)
+	if err != nil {
+		return chat.WorkstreamStatus{}, err
+	}
+	return *res.Status, nil
+}
+
+func (s *Sessions) launchHere(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error) {
 	if l.Parent == "main" {
 		l.Parent = ""
 	}
@@ -48,11 +61,19 @@ func (s *Sessions) Launch(ctx context.Context, c chat.Caller, id chat.SessionID,
 // MessageWorkstream sends a follow-up message to a workstream. The running turn receives
 // it; if no turn runs, it starts one. A workstream that has ended accepts no messages.
 func (s *Sessions) MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
+	return s.callWork(ctx, &call{Method: callMessage, Session: id, Caller: c, Line: name, Steering: &m})
+}
+
+func (s *Sessions) messageHere(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Messaged(w, m) })
 }
 
 // SteerWorkstream sends a directive to a running workstream.
 func (s *Sessions) SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
+	return s.callWork(ctx, &call{Method: callSteer, Session: id, Caller: c, Line: name, Steering: &m})
+}
+
+func (s *Sessions) steerHere(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return s.sendToWorkstream(ctx, c, id, name, m, func(d *decision, w *chat.Workstream) (chat.Body, error) { return workstream.Steered(w, m) })
 }
 
@@ -81,6 +102,10 @@ func (s *Sessions) sendToWorkstream(ctx context.Context, c chat.Caller, id chat.
 // TerminateWorkstream requests the end of a workstream and its descendants. After 60 s
 // they are canceled. It is no error if the workstream has ended or is ending.
 func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
+	return s.callWork(ctx, &call{Method: callTerminate, Session: id, Caller: c, Line: name, Steering: &m})
+}
+
+func (s *Sessions) terminateHere(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	if len(m.Text) > 1000 {
 		return chat.WorkstreamStatus{}, chat.Errorf(chat.TooLarge, "a reason has at most 1000 bytes")
 	}
@@ -186,6 +211,11 @@ func (o *workCommand) add(d *decision, body chat.Body) error {
 // ReportWorkstream adds a progress event for the workstream of a turn. On the main line it
 // does nothing.
 func (s *Sessions) ReportWorkstream(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error {
+	_, err := s.call(ctx, &call{Method: callReport, Session: ref.Session, Turn: ref, ClientID: clientID, Progress: &p})
+	return err
+}
+
+func (s *Sessions) reportHere(ctx context.Context, ref chat.TurnRef, clientID string, p chat.WorkstreamProgress) error {
 	r := s.acquire(ref.Session)
 	defer r.release()
 	return r.do(ctx, &request{unbounded: true, rules: &reporting{ref: ref, clientID: clientID, progress: p}})

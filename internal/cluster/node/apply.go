@@ -1,0 +1,59 @@
+package node
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/journal"
+)
+
+// applier stores the records of a partition and shows them to readers.
+type applier struct {
+	*Node
+	*part
+}
+
+// Apply implements cluster.Store.
+func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []error, err error) {
+	f := &journal.Frame{Partition: uint16(a.number), Copy: c.Append(nil)}
+	for _, r := range records {
+		// The hub keeps events in memory. With a copy of the record it does not keep the whole frame with them.
+		change, err := journal.DecodeChange(r.Kind, bytes.Clone(r.Data))
+		if err != nil {
+			return nil, fmt.Errorf("partition %d, position %d: %w", a.number, c.Pos, err)
+		}
+		f.Changes = append(f.Changes, change)
+	}
+	a.show.Lock()
+	defer a.show.Unlock()
+	if refused, err = a.opt.Journal.Apply(f); err != nil {
+		return nil, err
+	}
+	own := c.Claim.Node == a.opt.Name && c.Claim.Process == a.process
+	for i, change := range f.Changes {
+		if refused[i] == nil {
+			a.applied(change, own)
+		}
+	}
+	return refused, nil
+}
+
+// applied shows a change. own says that this process has decided it; its session rules know it already.
+func (a applier) applied(change journal.Change, own bool) {
+	switch c := change.(type) {
+	case *journal.CommitChange:
+		if !own {
+			a.sessions.Applied(c.Commit)
+		}
+		a.opt.Hub.Publish(c.Session, c.Entries(nil))
+	case *journal.EraseChange:
+		if !own {
+			a.sessions.AppliedErasure(c.Erasure)
+		}
+	case *journal.ImportChange:
+		if c.Step == journal.ImportEnd {
+			a.sessions.AppliedImport(c.Commit)
+		}
+	}
+}

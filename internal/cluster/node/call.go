@@ -1,0 +1,220 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// A request to another node: its kind, the partition, and what the kind needs.
+const (
+	msgCall   = 'c' // a call of the session rules
+	msgSubmit = 's' // a change of the journal: its kind and its encoding
+	msgBlocks = 'b' // asks for the unfinished blocks of a session
+	msgAt     = 'a' // asks for the owner's position
+)
+
+// A reply: what became of the request, the position that the owner has applied, and the answer.
+const (
+	replyDone    = 'd'
+	replyMoved   = 'm' // the node does not own the partition; nothing was done
+	replyRefused = 'r' // the answer is an error
+)
+
+// message is a request about a partition.
+type message struct {
+	kind byte
+	body []byte
+}
+
+func (m message) encode(p *part) []byte {
+	b := append(make([]byte, 0, 3+len(m.body)), m.kind)
+	b = binary.BigEndian.AppendUint16(b, uint16(p.number))
+	return append(b, m.body...)
+}
+
+// Send implements session.Remote.
+func (n *Node) Send(ctx context.Context, id chat.SessionID, call []byte, repeat bool) (wait func() ([]byte, error)) {
+	return n.send(ctx, n.partOf(id), message{msgCall, call}, repeat)
+}
+
+// retryPause is the time between two attempts to reach the owner of a partition.
+const retryPause = 50 * time.Millisecond
+
+var (
+	errNoOwner = chat.Errorf(chat.Unavailable, "no node can write this session at the moment; try again in a few seconds")
+	errMoved   = errors.New("the node does not own the partition")
+)
+
+// send sends a message to the owner of a partition, the first time at once. wait tries again while there is no owner. It
+// returns the answer when this node has applied what the owner had applied.
+func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait func() ([]byte, error)) {
+	get := n.attempt(ctx, p, m)
+	return func() ([]byte, error) {
+		end := time.Now().Add(n.opt.Wait)
+		for {
+			answer, pos, err := get()
+			switch {
+			case err == nil:
+				return answer, n.reach(ctx, p, pos)
+			case errors.Is(err, errMoved), errors.Is(err, ErrNoNode): // certainly not handled
+			case refused(err):
+				return nil, err
+			case !repeat:
+				return nil, errUnknown.Because(err)
+			}
+			if time.Now().After(end) {
+				return nil, errNoOwner.Because(err)
+			}
+			if err := pause(ctx, retryPause); err != nil {
+				return nil, err
+			}
+			get = n.attempt(ctx, p, m)
+		}
+	}
+}
+
+// refused reports whether an error is the answer of the owner.
+func refused(err error) bool {
+	_, ok := errors.AsType[*chat.Error](err)
+	return ok
+}
+
+// reach waits until this node has applied a position.
+func (n *Node) reach(ctx context.Context, p *part, pos cluster.Pos) error {
+	ctx, cancel := context.WithTimeout(ctx, n.opt.Wait)
+	defer cancel()
+	if err := p.get().Reached(ctx, pos); err != nil {
+		return chat.Errorf(chat.Unavailable, "it is stored, but this node is behind and cannot show it yet; read it again in a moment").Because(err)
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// attempt sends a message to the node that owns the partition now. If that is this node, it handles the message itself.
+func (n *Node) attempt(ctx context.Context, p *part, m message) (get func() (answer []byte, pos cluster.Pos, err error)) {
+	failed := func(err error) func() ([]byte, cluster.Pos, error) {
+		return func() ([]byte, cluster.Pos, error) { return nil, 0, err }
+	}
+	n.mu.Lock()
+	links := n.links
+	n.mu.Unlock()
+	if links == nil {
+		return failed(ErrNoNode)
+	}
+	st := p.status()
+	if st.Owns {
+		reply := make(chan []byte, 1)
+		n.handle(ctx, p, m, func(b []byte) { reply <- b })
+		return func() ([]byte, cluster.Pos, error) { return decodeReply(<-reply) }
+	}
+	owner := st.Copy.Claim.Node
+	if owner == "" || owner == n.opt.Name { // an earlier process of this node: it will claim the partition, or another node will
+		return failed(ErrNoNode)
+	}
+	ctx, cancel := context.WithTimeout(p.epoch(), n.opt.Wait)
+	wait := links.transport.Request(ctx, owner, p.number, m.encode(p))
+	return func() ([]byte, cluster.Pos, error) {
+		defer cancel()
+		b, err := wait()
+		if err != nil {
+			return nil, 0, err
+		}
+		return decodeReply(b)
+	}
+}
+
+func decodeReply(b []byte) (answer []byte, pos cluster.Pos, err error) {
+	if len(b) < 9 {
+		return nil, 0, chat.Errorf(chat.Internal, "the reply of another node is too short")
+	}
+	pos = cluster.Pos(binary.BigEndian.Uint64(b[1:]))
+	switch b[0] {
+	case replyMoved:
+		return nil, 0, errMoved
+	case replyRefused:
+		e := &chat.Error{}
+		if err := json.Unmarshal(b[9:], e); err != nil {
+			return nil, 0, err
+		}
+		return nil, pos, e
+	}
+	return b[9:], pos, nil
+}
+
+// serve returns the function that handles requests of other nodes.
+func (n *Node) serve(ctx context.Context, tasks *sync.WaitGroup) func(data []byte, reply func([]byte)) {
+	return func(data []byte, reply func([]byte)) {
+		if len(data) < 3 || int(binary.BigEndian.Uint16(data[1:])) >= len(n.parts) {
+			n.log.Warn("a request of another node cannot be read; do all nodes run the same version?")
+			return
+		}
+		tasks.Add(1)
+		n.handle(ctx, n.parts[binary.BigEndian.Uint16(data[1:])], message{data[0], data[3:]}, func(b []byte) {
+			defer tasks.Done()
+			reply(b)
+		})
+	}
+}
+
+// handle handles a request of another node. It returns when the request has its place in the order of its session.
+func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte)) {
+	answer := func(body []byte, err error) {
+		status := byte(replyDone)
+		switch {
+		case chat.ReasonOf(err) == chat.OwnerChanged:
+			status, body = replyMoved, nil
+		case err != nil:
+			e := chat.Public(err)
+			status = replyRefused
+			body, _ = json.Marshal(chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Msg}) // has no values that cannot be written
+		}
+		b := append(make([]byte, 0, 9+len(body)), status)
+		b = binary.BigEndian.AppendUint64(b, uint64(p.status().Copy.Pos))
+		reply(append(b, body...))
+	}
+	if !p.status().Owns {
+		answer(nil, errOwnerChanged)
+		return
+	}
+	switch m.kind {
+	case msgCall:
+		wait := n.sessions.Serve(context.WithoutCancel(ctx), m.body)
+		go func() { answer(wait()) }()
+	case msgSubmit:
+		if len(m.body) == 0 {
+			answer(nil, chat.Errorf(chat.Invalid, "not a change"))
+			return
+		}
+		p.get().Submit(cluster.Record{Kind: m.body[0], Data: m.body[1:]}, func(_ cluster.Pos, err error) {
+			if errors.Is(err, cluster.ErrLost) || errors.Is(err, cluster.ErrNotOwner) {
+				err = errOwnerChanged
+			} else if errors.Is(err, cluster.ErrStopped) {
+				err = errUnknown
+			}
+			go answer(nil, err)
+		})
+	case msgBlocks:
+		answer(json.Marshal(sentBlocks(n.opt.Hub.Blocks(chat.SessionID(m.body)))))
+	case msgAt:
+		answer(nil, nil)
+	default:
+		answer(nil, chat.Errorf(chat.Invalid, "a request of another version"))
+	}
+}

@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/journal"
+)
+
+// Journal is the journal of a node. Changes return when this node has applied them; a majority of the nodes has them on disk
+// then.
+type Journal struct {
+	*journal.Journal
+	node *Node
+}
+
+// Commit stores a commit that this node has decided. An error with the reason OwnerChanged means that it is not stored, and
+// that another node decides about the session now.
+func (j *Journal) Commit(_ context.Context, c *chat.Commit) error {
+	if err := j.Writable(); err != nil {
+		return err
+	}
+	kind, data, err := journal.EncodeChange(nil, &journal.CommitChange{Commit: c})
+	if err != nil {
+		return err
+	}
+	return j.node.commit(j.node.partOf(c.Session), cluster.Record{Kind: kind, Data: data})
+}
+
+// commit appends a record to the log of a partition that this node owns.
+func (n *Node) commit(p *part, r cluster.Record) error {
+	replica := p.get()
+	if replica == nil {
+		return errNotConnected
+	}
+	_, err := replica.Commit(r)
+	switch {
+	case errors.Is(err, cluster.ErrLost), errors.Is(err, cluster.ErrNotOwner):
+		return errOwnerChanged
+	case errors.Is(err, cluster.ErrStopped):
+		return errUnknown
+	case errors.Is(err, cluster.ErrTooLarge):
+		return chat.Errorf(chat.TooLarge, "one change has at most %d KiB; write less at once", cluster.MaxRecord>>10)
+	}
+	return err
+}
+
+var (
+	errOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
+	errNotConnected = chat.Errorf(chat.Unavailable, "this node is not connected to the other nodes yet; try again in a moment")
+	errUnknown      = chat.Errorf(chat.Unavailable, "the node that was asked ended meanwhile, and it is not known whether it has stored this; repeat the request with the same client_id")
+)
+
+// SetAlias makes a foreign id refer to a session unless it refers to one already. It returns the session that the id refers to
+// afterwards.
+func (j *Journal) SetAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) (chat.SessionID, error) {
+	if first, ok, err := j.Alias(ctx, workspace, actorKey, foreign); ok || err != nil {
+		return first, err
+	}
+	err := j.setAlias(ctx, journal.AliasIDOf(workspace, actorKey, foreign), id, false)
+	if err == nil {
+		return id, nil
+	}
+	if chat.CodeOf(err) == chat.Conflict {
+		if first, ok, err := j.Alias(ctx, workspace, actorKey, foreign); ok || err != nil {
+			return first, err
+		}
+	}
+	return "", err
+}
+
+// ReplaceAlias makes a foreign id refer to a session and replaces an alias that exists.
+func (j *Journal) ReplaceAlias(ctx context.Context, workspace, actorKey, foreign string, id chat.SessionID) error {
+	return j.setAlias(ctx, journal.AliasIDOf(workspace, actorKey, foreign), id, true)
+}
+
+// setAlias stores an alias in the partition of its hash.
+func (j *Journal) setAlias(ctx context.Context, alias journal.AliasID, id chat.SessionID, replace bool) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	p := j.node.parts[int(alias[0])%len(j.node.parts)]
+	return j.node.submit(ctx, p, &journal.AliasChange{Alias: alias, Session: id, Replace: replace}, replace)
+}
+
+// BeginErase makes a session unreadable on all nodes and stores the intention to erase it.
+func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+	e, err := j.PlanErase(ctx, id, files, bytes)
+	if err == nil {
+		err = j.node.submit(ctx, j.node.partOf(id), &journal.EraseChange{Erasure: e}, false)
+	}
+	return e, err
+}
+
+// SetFiles sets the size of a session's files.
+func (j *Journal) SetFiles(ctx context.Context, id chat.SessionID, bytes int64) error {
+	err := j.node.submit(ctx, j.node.partOf(id), &journal.FilesChange{Session: id, Bytes: bytes}, true)
+	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
+		return nil
+	}
+	return err
+}
+
+// Import stores a whole log under a free id.
+func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	return j.SplitImport(ctx, id, facts, func(c *journal.ImportChange) error {
+		return j.node.submit(context.WithoutCancel(ctx), j.node.partOf(id), c, c.Step == journal.ImportDrop)
+	})
+}
+
+// submit appends a change that needs no rules to the log of its partition: here, or at the node that owns it. repeat says that
+// the change has the same effect when it is stored twice.
+func (n *Node) submit(ctx context.Context, p *part, c journal.Change, repeat bool) error {
+	if err := n.opt.Journal.Writable(); err != nil {
+		return err
+	}
+	kind, data, err := journal.EncodeChange(nil, c)
+	if err != nil {
+		return err
+	}
+	if p.status().Owns {
+		if err := n.commit(p, cluster.Record{Kind: kind, Data: data}); chat.ReasonOf(err) != chat.OwnerChanged {
+			return err
+		}
+	}
+	_, err = n.send(ctx, p, message{kind: msgSubmit, body: append([]byte{kind}, data...)}, repeat)()
+	return err
+}

@@ -1,0 +1,209 @@
+package session
+
+import (
+	"context"
+	"slices"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// call is a call of a method as it is sent to another node.
+type call struct {
+	Method  string         `json:"method"`
+	Session chat.SessionID `json:"session"`
+	Caller  chat.Caller    `json:"caller,omitzero"`
+
+	Drafts []sentDraft `json:"drafts,omitempty"`
+	Free   bool        `json:"free,omitempty"` // the quota of stored bytes does not apply to the drafts
+	Pieces []sentPiece `json:"pieces,omitempty"`
+
+	New      *chat.NewSession     `json:"new,omitempty"`
+	ServedBy string               `json:"served_by,omitempty"` // of New
+	Started  *chat.SessionStarted `json:"started,omitempty"`
+	Update   *chat.SessionUpdated `json:"update,omitempty"`
+
+	Request string       `json:"request,omitempty"`
+	Answer  *chat.Answer `json:"answer,omitempty"`
+
+	Turn    chat.TurnRef `json:"turn,omitzero"`
+	Outcome chat.Outcome `json:"outcome,omitempty"`
+	Cause   string       `json:"cause,omitempty"`
+	Crash   bool         `json:"crash,omitempty"`
+	Which   takenEvents  `json:"which,omitempty"`
+
+	Line string `json:"line,omitempty"` // also the name of a workstream
+	Ack  string `json:"ack,omitempty"`
+	All  bool   `json:"all,omitempty"`
+
+	Launch      *chat.Launch             `json:"launch,omitempty"`
+	Steering    *chat.Steering           `json:"steering,omitempty"`
+	ClientID    string                   `json:"client_id,omitempty"`
+	Progress    *chat.WorkstreamProgress `json:"progress,omitempty"`
+	Workstreams []string                 `json:"workstreams,omitempty"`
+}
+
+// repeatable reports whether the call has the same effect when it is handled twice.
+func (q *call) repeatable() bool {
+	switch q.Method {
+	case callAppend:
+		return !slices.ContainsFunc(q.Drafts, func(d sentDraft) bool { return d.ClientID == "" })
+	case callAnswer:
+		return q.Answer.ClientID != ""
+	case callLaunch:
+		return q.Launch.ClientID != ""
+	case callMessage, callSteer:
+		return q.Steering.ClientID != ""
+	case callReport:
+		return q.ClientID != ""
+	case callTake:
+		return false
+	}
+	return true
+}
+
+// sentDraft is a chat.Draft, with the fields that clients cannot write.
+type sentDraft struct {
+	Type       string          `json:"type"`
+	Payload    json.RawMessage `json:"payload,omitempty"`
+	ClientID   string          `json:"client_id,omitempty"`
+	Workstream string          `json:"workstream,omitempty"`
+	Parent     chat.EventID    `json:"parent,omitempty"`
+	Turn       chat.TurnID     `json:"turn,omitempty"`
+	Attempt    int             `json:"attempt,omitempty"`
+	Via        string          `json:"via,omitempty"`
+	Interrupt  bool            `json:"interrupt,omitempty"`
+	Expect     *chat.Expected  `json:"expect,omitempty"`
+	AfterSeq   chat.Seq        `json:"after,omitempty"`
+}
+
+func drafts(list []sentDraft) []chat.Draft {
+	out := make([]chat.Draft, len(list))
+	for i, d := range list {
+		out[i] = chat.Draft{
+			Type: d.Type, Payload: d.Payload, ClientID: d.ClientID, Workstream: d.Workstream, Parent: d.Parent, Turn: d.Turn, Attempt: d.Attempt,
+			Via: d.Via, Interrupt: d.Interrupt, Expect: d.Expect, AfterSeq: d.AfterSeq,
+		}
+	}
+	return out
+}
+
+// sentPiece is a chat.Preview, with its attempt.
+type sentPiece struct {
+	chat.Preview
+	Attempt int `json:"attempt,omitempty"`
+}
+
+func pieces(list []sentPiece) []chat.Preview {
+	out := make([]chat.Preview, len(list))
+	for i, p := range list {
+		out[i] = p.Preview
+		out[i].Attempt = p.Attempt
+	}
+	return out
+}
+
+// answer is the result of a call.
+type answer struct {
+	Error     *sentError             `json:"error,omitempty"`
+	Sequences []chat.Seq             `json:"sequences,omitempty"`
+	Session   *chat.Session          `json:"session,omitempty"`
+	OK        bool                   `json:"ok,omitempty"`
+	Turn      chat.TurnRef           `json:"turn,omitzero"`
+	Stop      chat.StopResult        `json:"stop,omitzero"`
+	Acks      bool                   `json:"acks,omitempty"` // of Stop
+	Status    *chat.WorkstreamStatus `json:"status,omitempty"`
+	Receipt   *chat.Receipt          `json:"receipt,omitempty"`
+}
+
+// sentError is an error.
+type sentError struct {
+	Code    chat.Code      `json:"code,omitempty"`
+	Reason  chat.Reason    `json:"reason,omitempty"`
+	Text    string         `json:"text,omitempty"`
+	Details map[string]any `json:"details,omitempty"`
+	Foreign bool           `json:"foreign,omitempty"` // errForeign
+	Seen    bool           `json:"seen,omitempty"`    // of errForeign
+}
+
+// The methods.
+const (
+	callAppend    = "append"
+	callPreview   = "preview"
+	callCreate    = "create"
+	callUpdate    = "update"
+	callAnswer    = "answer"
+	callWithdraw  = "withdraw_prompt"
+	callEndTurn   = "end_turn"
+	callResume    = "resume_turn"
+	callTake      = "take_events"
+	callStop      = "stop"
+	callLaunch    = "launch"
+	callMessage   = "message_workstream"
+	callSteer     = "steer_workstream"
+	callTerminate = "terminate_workstream"
+	callReport    = "report_workstream"
+	callErase     = "erase"
+)
+
+// handlers handle the calls on the node that owns the session. Appends and previews are handled by begun.
+var handlers map[string]func(ctx context.Context, s *Sessions, q *call) (*answer, error)
+
+func init() {
+	status := func(w chat.WorkstreamStatus, err error) (*answer, error) { return &answer{Status: &w}, err }
+	session := func(sess chat.Session, ok bool, err error) (*answer, error) {
+		return &answer{Session: &sess, OK: ok}, err
+	}
+	handlers = map[string]func(context.Context, *Sessions, *call) (*answer, error){
+		callCreate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			n := *q.New
+			n.ServedBy = q.ServedBy
+			return session(s.beginHere(ctx, q.Caller, n, *q.Started))
+		},
+		callUpdate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			sess, err := s.updateHere(ctx, q.Caller, q.Session, *q.Update)
+			return session(sess, true, err)
+		},
+		callAnswer: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			e, err := s.answerHere(ctx, q.Caller, q.Session, q.Request, *q.Answer)
+			return &answer{Sequences: []chat.Seq{e.Seq}}, err
+		},
+		callWithdraw: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return &answer{}, s.withdrawHere(ctx, q.Turn, q.Request)
+		},
+		callEndTurn: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return &answer{}, s.endTurnHere(ctx, q.Turn, q.Outcome, q.Cause)
+		},
+		callResume: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			next, ok, err := s.resumeHere(ctx, q.Turn, q.Cause, q.Crash)
+			return &answer{Turn: next, OK: ok}, err
+		},
+		callTake: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			taken, err := s.takeHere(ctx, q.Turn, q.Which, q.Workstreams)
+			return &answer{Sequences: taken}, err
+		},
+		callStop: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			res, err := s.stopHere(ctx, q.Caller, q.Session, q.All, q.Line, q.Cause, q.Ack)
+			return &answer{Stop: res, Acks: res.Acks}, err
+		},
+		callLaunch: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return status(s.launchHere(ctx, q.Caller, q.Session, *q.Launch))
+		},
+		callMessage: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return status(s.messageHere(ctx, q.Caller, q.Session, q.Line, *q.Steering))
+		},
+		callSteer: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return status(s.steerHere(ctx, q.Caller, q.Session, q.Line, *q.Steering))
+		},
+		callTerminate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return status(s.terminateHere(ctx, q.Caller, q.Session, q.Line, *q.Steering))
+		},
+		callReport: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			return &answer{}, s.reportHere(ctx, q.Turn, q.ClientID, *q.Progress)
+		},
+		callErase: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+			receipt, err := s.eraseHere(ctx, q.Caller, q.Session)
+			return &answer{Receipt: &receipt}, err
+		},
+	}
+}

@@ -1,0 +1,191 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// Remote reaches the sessions that other nodes of a cluster own. The owner of a session decides all its events; other nodes
+// send it their calls.
+type Remote interface {
+	// Owns reports whether this node owns the session.
+	Owns(id chat.SessionID) bool
+	// Send sends a call to the owner. Calls about one session arrive in the order of Send as long as it has the same owner.
+	// wait returns what Serve returned there, when this node has stored everything that the answer tells.
+	// repeat says that the call may be sent again when it is not known whether the owner has handled it.
+	Send(ctx context.Context, id chat.SessionID, call []byte, repeat bool) (wait func() (answer []byte, err error))
+}
+
+// Serve handles a call of another node. It returns when the call has its place in the session's order; wait returns the
+// answer. The error has the reason OwnerChanged if this node does not own the session any more; nothing was written then.
+func (s *Sessions) Serve(ctx context.Context, b []byte) (wait func() (answer []byte, err error)) {
+	q := &call{}
+	if err := json.Unmarshal(b, q); err != nil {
+		err = chat.Errorf(chat.Internal, "the call of another node cannot be read; do all nodes run the same version?").Because(err)
+		return func() ([]byte, error) { return json.Marshal(encodeError(err)) }
+	}
+	get := s.begun(context.WithValue(ctx, servedKey{}, true), q)
+	return func() ([]byte, error) {
+		res, err := get()
+		if chat.ReasonOf(err) == chat.OwnerChanged {
+			return nil, err
+		}
+		if err != nil {
+			res = encodeError(err)
+		}
+		return json.Marshal(res)
+	}
+}
+
+// begun begins a call of another node. Appends and previews get their place in the session's order now.
+func (s *Sessions) begun(ctx context.Context, q *call) (get func() (*answer, error)) {
+	failed := func(err error) func() (*answer, error) { return func() (*answer, error) { return nil, err } }
+	if !s.opt.Remote.Owns(q.Session) {
+		return failed(errOwnerChanged)
+	}
+	switch q.Method {
+	case callAppend:
+		a, err := s.join(ctx, q.Caller, q.Session, drafts(q.Drafts), !q.Free)
+		if err != nil {
+			return failed(err)
+		}
+		return func() (*answer, error) {
+			events, err := a.finish(ctx)
+			return &answer{Sequences: sequences(events)}, err
+		}
+	case callPreview:
+		wait, err := s.PreviewLater(ctx, q.Caller, q.Session, pieces(q.Pieces))
+		if err != nil {
+			return failed(err)
+		}
+		return func() (*answer, error) { return &answer{}, wait() }
+	}
+	handle := handlers[q.Method]
+	if handle == nil {
+		return failed(chat.Errorf(chat.Internal, "another node sent the call %q, which this version does not know", q.Method))
+	}
+	return func() (*answer, error) { return handle(ctx, s, q) }
+}
+
+// errOwnerChanged is returned by calls of other nodes.
+var errOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
+
+// servedKey marks the context of a call of another node. Such a call is not sent on.
+type servedKey struct{}
+
+// elsewhere reports whether a call has to be sent to another node.
+func (s *Sessions) elsewhere(ctx context.Context, id chat.SessionID) bool {
+	return s.opt.Remote != nil && !s.opt.Remote.Owns(id) && ctx.Value(servedKey{}) == nil
+}
+
+// moved reports whether a call failed here because another node has become the owner, and has to be sent to that node.
+func (s *Sessions) moved(ctx context.Context, err error) bool {
+	return s.opt.Remote != nil && chat.ReasonOf(err) == chat.OwnerChanged && ctx.Value(servedKey{}) == nil
+}
+
+// owns reports whether this node decides about a session.
+func (s *Sessions) owns(id chat.SessionID) bool { return s.opt.Remote == nil || s.opt.Remote.Owns(id) }
+
+// call handles q here, or sends it to the node that owns the session.
+func (s *Sessions) call(ctx context.Context, q *call) (*answer, error) {
+	if !s.elsewhere(ctx, q.Session) {
+		res, err := handlers[q.Method](ctx, s, q)
+		if !s.moved(ctx, err) {
+			return res, err
+		}
+	}
+	return s.send(ctx, q)()
+}
+
+// send sends a call to the node that owns the session.
+func (s *Sessions) send(ctx context.Context, q *call) (wait func() (*answer, error)) {
+	b, err := json.Marshal(q)
+	if err != nil {
+		return func() (*answer, error) { return nil, err }
+	}
+	get := s.opt.Remote.Send(ctx, q.Session, b, q.repeatable())
+	return func() (*answer, error) {
+		b, err := get()
+		if err != nil {
+			return nil, err
+		}
+		res := &answer{}
+		if err := json.Unmarshal(b, res); err != nil {
+			return nil, chat.Errorf(chat.Internal, "the answer of another node cannot be read").Because(err)
+		}
+		return res, res.Error.decode()
+	}
+}
+
+// sendAppend sends drafts to the node that owns the session. The events are read from this node's own copy.
+func (s *Sessions) sendAppend(ctx context.Context, c chat.Caller, id chat.SessionID, list []chat.Draft, free bool) (wait func() ([]chat.Event, error), err error) {
+	q := &call{Method: callAppend, Session: id, Caller: c, Free: free, Drafts: make([]sentDraft, len(list))}
+	for i := range list {
+		if err := list[i].Normalize(); err != nil {
+			return nil, at(i, len(list), err)
+		}
+		d := &list[i]
+		q.Drafts[i] = sentDraft{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt, d.Via, d.Interrupt, d.Expect, d.AfterSeq}
+	}
+	get := s.send(ctx, q)
+	return func() ([]chat.Event, error) {
+		res, err := get()
+		if err != nil {
+			return nil, err
+		}
+		return s.eventsAt(ctx, id, res.Sequences)
+	}, nil
+}
+
+// eventsAt reads events from the store.
+func (s *Sessions) eventsAt(ctx context.Context, id chat.SessionID, list []chat.Seq) ([]chat.Event, error) {
+	events := make([]chat.Event, len(list))
+	for i, seq := range list {
+		var err error
+		if events[i], err = s.event(ctx, id, seq); err != nil {
+			return nil, err
+		}
+	}
+	return events, nil
+}
+
+func sequences(events []chat.Event) []chat.Seq {
+	list := make([]chat.Seq, len(events))
+	for i := range events {
+		list[i] = events[i].Seq
+	}
+	return list
+}
+
+// encodeError returns the answer with an error.
+func encodeError(err error) *answer {
+	if foreign, ok := errors.AsType[errForeign](err); ok {
+		return &answer{Error: &sentError{Foreign: true, Seen: foreign.seen}}
+	}
+	e := chat.Public(err)
+	return &answer{Error: &sentError{Code: e.Code, Reason: e.Reason, Text: e.Msg, Details: e.Details}}
+}
+
+// decode returns the error that encodeError was given.
+func (e *sentError) decode() error {
+	switch {
+	case e == nil:
+		return nil
+	case e.Foreign:
+		return errForeign{seen: e.Seen}
+	}
+	out := &chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Text, Details: e.Details}
+	for name, v := range e.Details {
+		n, ok := v.(float64)
+		switch {
+		case name == "sequence" && ok:
+			e.Details[name] = chat.Seq(n)
+		case ok && n == float64(int(n)):
+			e.Details[name] = int(n)
+		}
+	}
+	return out
+}
