@@ -47,7 +47,15 @@ func (c *ServeCmd) setStored() {
 
 // countFiles adds a difference to the stored bytes of a session's files.
 func (p *parley) countFiles(id chat.SessionID, bytes int64) {
-	if err := p.journal.AddFiles(context.Background(), id, bytes); err != nil {
+	err := error(nil)
+	if p.node == nil {
+		err = p.journal.AddFiles(context.Background(), id, bytes)
+	} else if _, total, failed := p.artifacts.Usage(context.Background(), id); failed != nil {
+		err = failed
+	} else {
+		err = p.node.Journal().SetFiles(context.Background(), id, total)
+	}
+	if err != nil {
 		p.log.Warn("the bytes of a file could not be counted", "session", id, "bytes", bytes, "err", err)
 	}
 }

@@ -41,6 +41,7 @@ type commands struct {
 	Verify   VerifyCmd   `cmd:"" help:"Check every hash chain for damage."`
 	Backup   BackupCmd   `cmd:"" help:"Save the whole store of a running server to a tar file."`
 	Restore  RestoreCmd  `cmd:"" help:"Unpack a backup into a new data folder."`
+	Cluster  ClusterCmd  `cmd:"" help:"Look at a cluster of several servers."`
 	Audit    AuditCmd    `cmd:"" help:"Show the audit log: sign-ins, grants, members, exports, erasures, backups."`
 	Sidecar  SidecarCmd  `cmd:"" help:"Attach an x1 agent process to a session."`
 	Bench    BenchCmd    `cmd:"" help:"Put load on a running server and measure it."`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -107,7 +108,8 @@ type natsLink struct {
 	wg   sync.WaitGroup
 
 	mu     sync.Mutex
-	server *bus.Server // nil when NATS is external or has not started
+	server *bus.Server // nil when NATS is external, is that of the cluster, or has not started
+	shared *bus.Server // that of the cluster; startNode closes it
 	conn   *nats.Conn
 }
 
@@ -115,8 +117,8 @@ type natsLink struct {
 func (l *natsLink) url() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.server != nil {
-		return l.server.URL()
+	if s := cmp.Or(l.server, l.shared); s != nil {
+		return s.URL()
 	}
 	return l.conn.ConnectedUrlRedacted()
 }
@@ -174,6 +176,20 @@ func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn,
 	if p.cfg.externalNATS() {
 		if conn, err = bus.Dial(p.cfg.NATS, "parley", p.log); err != nil {
 			return nil, fmt.Errorf("--nats: %w", err)
+		}
+	} else if p.node != nil {
+		select {
+		case <-p.busStarted:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		server := p.natsServer.Load()
+		l.mu.Lock()
+		l.shared = server
+		l.mu.Unlock()
+		p.x1.Reachable(server.URL(), server.WebSocketURL())
+		if conn, err = server.Connect("parley"); err != nil {
+			return nil, err
 		}
 	} else {
 		opt, err := p.busOptions()

@@ -27,6 +27,8 @@ import (
 	"github.com/parley-hq/parley/internal/audit"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/cluster/node"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/hub"
@@ -49,6 +51,12 @@ type parley struct {
 	audit     *audit.Log
 	hub       *hub.Hub
 	sessions  *session.Sessions
+
+	node          *node.Node // nil on a single server
+	clusterID     string
+	clusterSecret cluster.Secret
+	busStarted    chan struct{}          // closed when the NATS server of the cluster has started
+	url           atomic.Pointer[string] // where clients reach this server, once it listens
 
 	workers *agentpool.Pool
 	agents  *agentpool.Registry
@@ -79,7 +87,7 @@ type parley struct {
 // open opens the store and connects all parts. Nothing runs yet.
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
 	p = &parley{
-		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}),
+		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}), busStarted: make(chan struct{}),
 		encoders: map[string]eventEncoder{},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
@@ -106,6 +114,11 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 	}
 	if err := p.openRunner(); err != nil {
 		return nil, err
+	}
+	if cfg.clustered() {
+		if err := p.openNode(); err != nil {
+			return nil, err
+		}
 	}
 	p.openSessions()
 	p.openFleet()
@@ -142,7 +155,7 @@ func (p *parley) openRunner() (err error) {
 	// The file exists when the last process ended in order. It is removed when this process starts to serve: a start that
 	// fails before that is not a crash.
 	_, missing := os.Stat(cleanFile(p.cfg.Data))
-	opt := agentpool.Options{Grace: p.cfg.Grace, Clean: missing == nil, Logger: p.log, Store: p.store}
+	opt := agentpool.Options{Grace: p.cfg.Grace, Clean: missing == nil, Wait: p.cfg.clustered(), Logger: p.log, Store: p.store}
 	if p.cfg.OTLP != "" {
 		if p.traces, err = tracing(p.cfg.OTLP, p.log); err != nil {
 			return err
@@ -156,14 +169,21 @@ func (p *parley) openRunner() (err error) {
 // openSessions creates the sessions and finishes what the last process left unfinished.
 func (p *parley) openSessions() {
 	p.cfg.setStored()
-	p.sessions = session.New(p.journal, p.hub, session.Options{
+	opt := session.Options{
 		Quotas: p.cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
 		Artifacts: p.artifacts, Store: p.store, Logger: p.log,
 		Observers: []session.Observer{
 			{Committed: p.runner.Committed, Erased: p.runner.Erased, Imported: func(s chat.Session) { p.runner.Imported(s.ID) }},
 			{Purge: p.purgeArchive},
 		},
-	})
+	}
+	if p.node == nil {
+		p.sessions = session.New(p.journal, p.hub, opt)
+	} else {
+		opt.Remote = p.node
+		p.sessions = session.New(p.node.Journal(), p.node.Live(), opt)
+		p.node.Attach(p.sessions)
+	}
 	if err := p.sessions.Recover(context.Background()); err != nil {
 		// The files stay as they are. Everything else works.
 		p.log.Error("changes of files that the last process left in the middle could not be finished; the next start tries again", "err", err)
@@ -188,7 +208,7 @@ func (p *parley) openServer() error {
 		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: max(p.cfg.Grace, requestGrace),
 		Ready: func(ctx context.Context) error {
 			_, err := p.sessions.List(ctx, chat.Trusted, chat.Filter{Limit: 1})
-			return err
+			return errors.Join(err, p.nodesReady())
 		},
 		Started: func(addr net.Addr) {
 			if p.started != nil {
@@ -213,6 +233,7 @@ func (p *parley) openServer() error {
 		}
 	}
 	p.mount(p.grants.Routes())
+	p.mount(p.clusterRoutes())
 	p.mountConsole()
 	return nil
 }
@@ -241,12 +262,16 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		}
 	}
 	var store, front sync.WaitGroup
-	errs := make(chan error, 8+len(p.runs)) // one slot for each sender, so that none blocks at the end
+	errs := make(chan error, 9+len(p.runs)) // one slot for each sender, so that none blocks at the end
 	store.Go(func() { errs <- p.journal.Run(background) })
 	store.Go(func() { errs <- p.sessions.Run(background) })
 	recording, endAudit := context.WithCancel(background)
 	var records sync.WaitGroup
 	records.Go(func() { p.audit.Run(recording, p.sessions, p.log) })
+	stopNode := func() {}
+	if p.node != nil {
+		stopNode = p.startNode(ctx, errs)
+	}
 	nats := p.startNATS(ctx, out, errs)
 	front.Go(func() {
 		if nats != nil {
@@ -287,6 +312,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	endAudit()
 	records.Wait()
 	nats.close() // after x1 has published what is stored
+	stopNode()
 	p.hub.Close(nil)
 	end()
 	store.Wait()
@@ -321,6 +347,7 @@ func (p *parley) printReady(out io.Writer, addr net.Addr) {
 		scheme = "https"
 	}
 	url := scheme + "://" + p.publicAddr(addr)
+	p.url.Store(&url)
 	if p.auth.Open() {
 		fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; open to everyone on this machine, no token is set)\n", version, url, p.cfg.Data)
 		return

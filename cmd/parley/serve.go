@@ -68,6 +68,10 @@ type ServeCmd struct {
 	DiskShares    int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is the number of parts. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
 	Rate          float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
+	ClusterListen     string   `help:"Address at which the other nodes of a cluster reach this one. With it the server is one of several that keep the same sessions." name:"cluster-listen" env:"PARLEY_CLUSTER_LISTEN" placeholder:"ADDR" group:"Cluster"`
+	ClusterPeers      []string `help:"Addresses of all 3 or 5 nodes, the same list on each of them." name:"cluster-peers" env:"PARLEY_CLUSTER_PEERS" placeholder:"ADDR" group:"Cluster"`
+	ClusterSecretFile string   `help:"File with the secret that all nodes share; needed beyond this machine." name:"cluster-secret-file" env:"PARLEY_CLUSTER_SECRET_FILE" type:"path" placeholder:"FILE" group:"Cluster"`
+
 	Grace          time.Duration `help:"How long running turns may continue when the server shuts down." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
 	LogLevel       string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
@@ -105,6 +109,9 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 		return err
 	}
 	if err := c.checkNATS(a); err != nil {
+		return err
+	}
+	if err := c.checkCluster(); err != nil {
 		return err
 	}
 	if err := web.CheckTrace(c.TraceURL); err != nil {

@@ -25,6 +25,7 @@ type Options struct {
 	Grace     time.Duration  // how long turns may continue after Run's ctx ends; 0 means 10 s
 	StopGrace time.Duration  // how long an agent may take to stop; 0 means 5 s
 	Clean     bool           // the last process shut down in order: its open turns did not crash it
+	Wait      bool           // turns of the last process are resumed by TakeOver, not at the start
 	Tracer    trace.Tracer   // nil means no spans
 	Store     chat.StoreFunc // stores files of agents; nil means they cannot store any
 	Logger    *slog.Logger   // nil means none
@@ -40,8 +41,8 @@ type Runner struct {
 	runs  map[line]*run
 	spawn func(*run) // starts the goroutine of a turn; nil while Run does not run
 
-	imports  []chat.SessionID // sessions whose turns have to be resumed
-	imported chan struct{}    // there are imports; has room for one
+	resumptions []resumption  // sessions whose turns have to be resumed
+	resumable   chan struct{} // there are resumptions; has room for one
 }
 
 // line is the main line of a session or a workstream. At most one turn runs on it.
@@ -64,6 +65,7 @@ type run struct {
 	waits   bool                    // for Run
 	stop    context.CancelCauseFunc // nil until it runs
 	stopped bool
+	lost    bool // another node runs it
 }
 
 // errShutdown is the cause of a turn's context when the server shuts down.
@@ -79,7 +81,7 @@ func NewRunner(agents *Registry, opt Options) *Runner {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, imported: make(chan struct{}, 1)}
+	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, resumable: make(chan struct{}, 1)}
 }
 
 // Attach sets the sessions. They report commits to the runner and the runner writes to them, so one is made first.
@@ -144,6 +146,23 @@ func (r *Runner) release(u *run) {
 		u.stop(agent.ErrStopped)
 	}
 	u.stopped = true
+}
+
+// Release ends the turns of sessions that another node has taken over. That node resumes them.
+func (r *Runner) Release(of func(chat.SessionID) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, u := range r.runs {
+		if !of(at.session) {
+			continue
+		}
+		delete(r.runs, at)
+		close(u.in.ended)
+		u.lost = true
+		if u.stop != nil {
+			u.stop(errShutdown)
+		}
+	}
 }
 
 // add adds a turn, so that it receives what arrives. The caller holds mu.
@@ -246,7 +265,10 @@ func (r *Runner) answer(until context.Context, u *run) {
 	defer cancel(nil)
 	r.mu.Lock()
 	u.stop = cancel
-	if u.stopped {
+	switch {
+	case u.lost:
+		cancel(errShutdown)
+	case u.stopped:
 		cancel(agent.ErrStopped)
 	}
 	r.mu.Unlock()

@@ -40,7 +40,8 @@ const (
 	mainAccount  = "MAIN"   // takes the place of the global account, which cannot have JetStream beside other accounts
 	nodesUser    = "parley-nodes"
 
-	clusterStore = 64 << 30 // most bytes that JetStream may take on a node
+	clusterStore   = 64 << 30 // most bytes that JetStream may take on a node
+	clusterPayload = 24 << 20 // a commit of the largest request, and JetStream's answer that has it in base64
 
 	noSnapshot = "raft: no snapshot available" // there is nothing new since the last one
 )
@@ -84,6 +85,7 @@ func (c *Cluster) apply(o *server.Options) error {
 		port = server.RANDOM_PORT
 	}
 	o.ServerName = c.Node
+	o.MaxPayload = clusterPayload
 	o.SyncAlways = !c.SyncLater
 	o.JetStreamMaxStore = clusterStore
 	o.Cluster = server.ClusterOpts{

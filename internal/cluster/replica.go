@@ -23,8 +23,8 @@ type Store interface {
 }
 
 const (
-	// MaxRecord is the size of the largest record. Larger changes are divided by the code that encodes them.
-	MaxRecord = 960 << 10
+	// MaxRecord is the size of the largest record: more than the events of the largest request take.
+	MaxRecord = 12 << 20
 
 	// MaxOverhead is more than a frame has beside its records' data, if it has one record of that size.
 	MaxOverhead = 4 << 10
@@ -58,6 +58,11 @@ type Heartbeat struct {
 	Owner     bool   // the process owns the partition in that epoch
 	Pos       Pos    // what the process has applied
 	Synced    Pos    // what its disk has
+
+	URL     string    // where clients reach the node
+	Version string    // of its program
+	Ready   bool      // it serves clients
+	Heard   time.Time `json:"-"` // when this node got it
 }
 
 // ReplicaOptions are the settings of a Replica. Times that are 0 have the value in brackets.
@@ -70,10 +75,11 @@ type ReplicaOptions struct {
 	Store     Store
 	Copy      Copy // what Store has
 
-	Send   func(Heartbeat) // sends to the other nodes; must not block; nil sends nothing
-	Synced func() Pos      // returns what the store has on disk; nil means what was applied
-	MayOwn func() bool     // reports whether this process may claim the partition; nil means always
-	Claims func(Status)    // called after a claim has been applied; must not block; may be nil
+	Send   func(Heartbeat)  // sends to the other nodes; must not block; nil sends nothing
+	About  func(*Heartbeat) // sets URL, Version and Ready; may be nil
+	Synced func() Pos       // returns what the store has on disk; nil means what was applied
+	MayOwn func() bool      // reports whether this process may claim the partition; nil means always
+	Claims func(Status)     // called after a claim has been applied; must not block; may be nil
 
 	Rank      int           // nodes with a lower rank claim earlier
 	Heartbeat time.Duration // between two heartbeats [500 ms]
@@ -207,6 +213,7 @@ func (r *Replica) Heard(h Heartbeat) {
 		return
 	}
 	r.mu.Lock()
+	h.Heard = time.Now()
 	r.peers[h.Node] = h
 	owner := h.Owner && h.Epoch >= r.status.Copy.Epoch
 	if owner {

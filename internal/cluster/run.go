@@ -288,6 +288,9 @@ func (r *Replica) beat() {
 	if r.opt.Synced != nil {
 		h.Synced = r.opt.Synced()
 	}
+	if r.opt.About != nil {
+		r.opt.About(&h)
+	}
 	r.opt.Send(h)
 }
 

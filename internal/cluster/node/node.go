@@ -32,6 +32,8 @@ type Options struct {
 	TookOver func(ids []chat.SessionID, handover bool)
 	Lost     func(of func(chat.SessionID) bool)
 
+	Describe func(*cluster.Heartbeat) // sets what other nodes show of this one; may be nil
+
 	Heartbeat time.Duration // between two heartbeats [500 ms]
 	Takeover  time.Duration // without a sign of the owner until another node claims a partition [2 s]
 	Wait      time.Duration // how long calls wait for an owner [15 s]
@@ -199,7 +201,7 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 		p.synced = have.Pos
 		p.replica = cluster.NewReplica(cluster.ReplicaOptions{
 			Cluster: n.opt.Cluster, Partition: p.number, Node: n.opt.Name, Process: n.process, Log: log, Store: applier{n, p}, Copy: have,
-			Send: t.SendHeartbeat, Synced: p.syncedPos, Claims: func(cluster.Status) {
+			Send: t.SendHeartbeat, About: n.opt.Describe, Synced: p.syncedPos, Claims: func(cluster.Status) {
 				p.nextEpoch()
 				tasks.Go(func() { n.ownerChanged(ctx, p) })
 			},
