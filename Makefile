@@ -17,7 +17,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build release run test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench bench-test chaos chaos-log fuzz clean
+.PHONY: all build release run run-cluster test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench bench-test chaos chaos-log fuzz clean
 
 all: build
 
@@ -40,6 +40,14 @@ release:
 
 run: build
 	./bin/parley serve
+
+# Three nodes of a cluster on this machine, at ports 8001 to 8003; Ctrl-C ends all of them.
+CLUSTER = ./bin/parley serve --cluster-peers 127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003
+
+run-cluster: build
+	@trap 'kill 0' INT TERM; for i in 1 2 3; do \
+	  $(CLUSTER) --data parley-cluster/n$$i --addr 127.0.0.1:800$$i --cluster-listen 127.0.0.1:700$$i --nats 127.0.0.1:422$$i & \
+	done; wait
 
 test: fmt vet lint tidy vuln race web-test web-e2e dialect-test python-test wheel
 

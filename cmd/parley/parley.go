@@ -203,8 +203,12 @@ func (p *parley) openServer() error {
 	registry.MustRegister(p.journal.Collectors()...)
 	registry.MustRegister(p.refused)
 	var err error
+	name := ""
+	if p.node != nil {
+		name = p.node.Name()
+	}
 	p.server, err = server.New(server.Options{
-		Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
+		Node: name, Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
 		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: max(p.cfg.Grace, requestGrace),
 		Ready: func(ctx context.Context) error {
 			_, err := p.sessions.List(ctx, chat.Trusted, chat.Filter{Limit: 1})

@@ -26,6 +26,9 @@ type Log interface {
 	Ends(ctx context.Context, part int) (first, last Pos, err error)
 }
 
+// Limited is a Log that may take smaller records than MaxRecord.
+type Limited interface{ MaxRecord() int }
+
 // Entry is a frame at its position.
 type Entry struct {
 	Pos   Pos

@@ -44,8 +44,8 @@ var (
 	// ErrDamaged means that this copy does not match the log. It must be replaced by the copy of another node.
 	ErrDamaged = errors.New("the copy of the partition does not match its log")
 
-	// ErrTooLarge means that a record is larger than MaxRecord. It was not accepted.
-	ErrTooLarge = fmt.Errorf("a record is larger than %d bytes", MaxRecord)
+	// ErrTooLarge means that a record is larger than the log takes. It was not accepted.
+	ErrTooLarge = errors.New("a record is larger than the log takes")
 )
 
 // Heartbeat tells the other nodes that a process is running. Heartbeats may be lost; they decide only when a node claims a
@@ -58,6 +58,7 @@ type Heartbeat struct {
 	Owner     bool   // the process owns the partition in that epoch
 	Pos       Pos    // what the process has applied
 	Synced    Pos    // what its disk has
+	Rank      int    // see ReplicaOptions
 
 	URL     string    // where clients reach the node
 	Version string    // of its program
@@ -81,6 +82,7 @@ type ReplicaOptions struct {
 	MayOwn func() bool      // reports whether this process may claim the partition; nil means always
 	Claims func(Status)     // called after a claim has been applied; must not block; may be nil
 
+	MaxRecord int           // size of the largest record that Log takes [MaxRecord]
 	Rank      int           // nodes with a lower rank claim earlier
 	Heartbeat time.Duration // between two heartbeats [500 ms]
 	Takeover  time.Duration // without a sign of the owner until rank 0 claims; half of it more for each further rank [2 s]
@@ -156,6 +158,9 @@ func NewReplica(opt ReplicaOptions) *Replica {
 			*d.v = d.d
 		}
 	}
+	if opt.MaxRecord == 0 {
+		opt.MaxRecord = MaxRecord
+	}
 	for opt.Process == 0 {
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails
@@ -177,7 +182,7 @@ func NewReplica(opt ReplicaOptions) *Replica {
 // ErrLost, ErrNotOwner, ErrTooLarge or the refusal of the store, after which it is not applied on any node, now or later; or
 // with ErrStopped. done must not block.
 func (r *Replica) Submit(record Record, done func(Pos, error)) {
-	if len(record.Data) > MaxRecord {
+	if len(record.Data) > r.opt.MaxRecord {
 		done(0, ErrTooLarge)
 		return
 	}

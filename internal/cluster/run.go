@@ -284,7 +284,7 @@ func (r *Replica) beat() {
 		return
 	}
 	c := r.part.Copy()
-	h := Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos, Synced: c.Pos}
+	h := Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos, Synced: c.Pos, Rank: r.opt.Rank}
 	if r.opt.Synced != nil {
 		h.Synced = r.opt.Synced()
 	}

@@ -24,6 +24,9 @@ func (s *Server) outer(next http.Handler) http.Handler {
 		defer s.leave()
 		begun := time.Now()
 		w := &recorder{ResponseWriter: rw, request: r, dialect: "server"}
+		if s.opt.Node != "" {
+			w.Header().Set("Parley-Node", s.opt.Node)
+		}
 		defer func() {
 			v := recover()
 			if v != nil && v != http.ErrAbortHandler {

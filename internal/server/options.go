@@ -28,6 +28,7 @@ type Options struct {
 	Logger   *slog.Logger
 	Registry *prometheus.Registry // nil means a new one
 
+	Node    string                      // id in a cluster, for the header Parley-Node; "" on a single server
 	Ready   func(context.Context) error // returns an error while the server is not ready
 	Started func(net.Addr)              // called when it listens
 	Pprof   bool                        // serve profiles at /debug/pprof/ to admins

@@ -74,10 +74,18 @@ func Open(ctx context.Context, conn *nats.Conn, opt Options) (*Log, error) {
 			return nil, err
 		}
 	}
-	if need := int64(cluster.MaxRecord + cluster.MaxOverhead); conn.MaxPayload() < need {
+	if need := int64(minRecord + cluster.MaxOverhead); conn.MaxPayload() < need {
 		return nil, fmt.Errorf("this NATS server takes messages of at most %d bytes; set its max_payload to %d or more", conn.MaxPayload(), need)
 	}
 	return l, nil
+}
+
+// minRecord is the largest record that every server must take: the largest event, with the record of its session.
+const minRecord = 960 << 10
+
+// MaxRecord implements cluster.Limited.
+func (l *Log) MaxRecord() int {
+	return min(cluster.MaxRecord, int(l.conn.MaxPayload())-cluster.MaxOverhead)
 }
 
 // Stream returns the name of a partition's stream.

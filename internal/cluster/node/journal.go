@@ -43,7 +43,7 @@ func (n *Node) commit(p *part, r cluster.Record) error {
 	case errors.Is(err, cluster.ErrStopped):
 		return errUnknown
 	case errors.Is(err, cluster.ErrTooLarge):
-		return chat.Errorf(chat.TooLarge, "one change has at most %d KiB; write less at once", cluster.MaxRecord>>10)
+		return chat.Errorf(chat.TooLarge, "this is more than the log of the cluster takes at once; write it in several parts")
 	}
 	return err
 }

@@ -186,6 +186,10 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	defer cancel()
+	largest := cluster.MaxRecord
+	if l, ok := log.(cluster.Limited); ok {
+		largest = l.MaxRecord()
+	}
 	for _, p := range n.parts {
 		var have cluster.Copy
 		if b := copies[uint16(p.number)]; b != nil {
@@ -205,8 +209,8 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 				p.nextEpoch()
 				tasks.Go(func() { n.ownerChanged(ctx, p) })
 			},
-			MayOwn: func() bool { return n.opt.Journal.Writable() == nil },
-			Rank:   rank, Heartbeat: n.opt.Heartbeat, Takeover: n.opt.Takeover, Logger: n.opt.Logger,
+			MayOwn:    func() bool { return n.opt.Journal.Writable() == nil },
+			MaxRecord: largest, Rank: rank, Heartbeat: n.opt.Heartbeat, Takeover: n.opt.Takeover, Logger: n.opt.Logger,
 		})
 		p.mu.Unlock()
 	}
@@ -232,6 +236,7 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 		tasks.Go(func() { ended <- p.get().Run(ctx) })
 	}
 	tasks.Go(func() { ended <- n.sync(ctx) })
+	tasks.Go(func() { n.rebalance(ctx) })
 	err = <-ended
 	if ctx.Err() != nil {
 		return nil
@@ -332,6 +337,45 @@ func (n *Node) Status() []PartitionStatus {
 		}
 	}
 	return all
+}
+
+// rebalanceEvery is how often a node looks for partitions that another node should own.
+const rebalanceEvery = 5 * time.Second
+
+// rebalance gives partitions without work to the nodes that come before this one in their rank, so that the nodes share the work
+// again after one of them was away.
+func (n *Node) rebalance(ctx context.Context) {
+	for pause(ctx, rebalanceEvery) == nil {
+		for _, p := range n.parts {
+			if to := n.preferred(p); to != "" {
+				if busy, err := n.working(ctx, p); err != nil || len(busy) > 0 {
+					continue
+				}
+				limit, cancel := context.WithTimeout(ctx, rebalanceEvery)
+				if err := p.get().HandOver(limit, to); err != nil && ctx.Err() == nil {
+					n.log.Info("a partition could not be given to another node", "partition", p.number, "node", to, "err", err)
+				}
+				cancel()
+			}
+		}
+	}
+}
+
+// preferred returns the node that should own a partition of this node, "" if that is this node.
+func (n *Node) preferred(p *part) string {
+	r := p.get()
+	st := r.Status()
+	if !st.Owns || n.opt.Rank == nil {
+		return ""
+	}
+	best, name := n.opt.Rank(p.number), ""
+	for _, h := range r.Peers() {
+		fresh := time.Since(h.Heard) < rebalanceEvery/2
+		if fresh && h.Ready && h.Epoch == st.Copy.Epoch && h.Pos+16 >= st.Copy.Pos && h.Rank < best {
+			best, name = h.Rank, h.Node
+		}
+	}
+	return name
 }
 
 // HandOver gives the partitions of this node to other nodes, so that they go on at once when this one ends.

@@ -1,0 +1,244 @@
+// Three nodes of a cluster, as processes.
+
+package e2e
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/freeport"
+)
+
+// nodes are three processes of one cluster.
+type nodes struct {
+	t     *testing.T
+	dir   string
+	peers []string
+	addrs []string
+	all   [3]*process
+	ids   [3]string
+}
+
+func startNodes(t *testing.T) *nodes {
+	t.Helper()
+	c := &nodes{t: t, dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(c.dir, "secret"), []byte("the secret that the nodes of this test share"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		c.peers, c.addrs = append(c.peers, freeport.Addr(t)), append(c.addrs, freeport.Addr(t))
+	}
+	for i := range c.all {
+		c.start(i)
+	}
+	c.ready()
+	return c
+}
+
+func (c *nodes) start(i int) {
+	c.t.Helper()
+	c.all[i] = serveAt(c.t, c.addrs[i], filepath.Join(c.dir, fmt.Sprint("n", i)), "--nats", "off", "--grace", "1s",
+		"--cluster-listen", c.peers[i], "--cluster-peers", strings.Join(c.peers, ","), "--cluster-secret-file", filepath.Join(c.dir, "secret"))
+}
+
+// ready waits until all nodes can read and write.
+func (c *nodes) ready() {
+	c.t.Helper()
+	for i, p := range c.all {
+		until(c.t, fmt.Sprintf("node %d is ready", i), func() bool {
+			code, _, head := p.do(call{method: "GET", path: "/readyz"})
+			c.ids[i] = head.Get("Parley-Node")
+			return code == http.StatusOK
+		})
+	}
+}
+
+// until waits up to a minute.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); pause(t.Context(), 20*time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// owner returns the number of the node that owns a session.
+func (c *nodes) owner(from int, id chat.SessionID) int {
+	c.t.Helper()
+	code, body, _ := c.all[from].do(call{method: "GET", path: "/parley/v1/cluster"})
+	var st client.Cluster
+	if err := json.Unmarshal([]byte(body), &st); code != http.StatusOK || err != nil {
+		c.t.Fatal(code, body, err)
+	}
+	sum := sha256.Sum256([]byte(id))
+	for i, name := range c.ids {
+		if st.Partitions[int(sum[0])%len(st.Partitions)].Owner == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// A client of one node writes, a reader of another node follows, and the node that owns the session is killed in the middle of
+// an answer: both notice a pause only.
+func TestAConversationGoesOnWhenItsNodeIsKilled(t *testing.T) {
+	t.Parallel()
+	c := startNodes(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	var id chat.SessionID
+	writer, reader, owner := 0, 0, 0
+	for n := 0; ; n++ { // a session whose owner is neither the writer's node nor the reader's
+		id = chat.SessionID(fmt.Sprint("talk-", n))
+		if _, err := c.all[0].connect("").Create(ctx, client.NewSession{ID: id, Agent: "demo"}); err != nil {
+			t.Fatal(err)
+		}
+		if owner = c.owner(0, id); owner != 0 {
+			writer, reader = 0, 3-owner
+			break
+		}
+	}
+	seen := make(chan client.Frame, 10_000)
+	go func() {
+		defer close(seen)
+		for f, err := range c.all[reader].connect("").Watch(ctx, id, client.WatchOptions{}) {
+			if err != nil {
+				return
+			}
+			seen <- f
+		}
+	}()
+	say := c.all[writer].connect("")
+	if _, err := say.Send(ctx, id, chat.UserMessage{Text: "/stream 300 60"}, "first"); err != nil {
+		t.Fatal(err)
+	}
+	text, resumed := "", false
+	killed := false
+	for f := range seen {
+		if f.Preview != nil {
+			if f.Preview.Offset != len(text) {
+				t.Fatalf("a piece at %d after %d bytes", f.Preview.Offset, len(text))
+			}
+			text += f.Preview.Text
+			if len(text) > 200 && !killed {
+				killed = true
+				c.all[owner].kill()
+				// A message at once, to a node that has lost the owner.
+				go func() { _, _ = say.Send(ctx, id, chat.UserMessage{Text: "second"}, "second") }()
+			}
+		}
+		if f.Event == nil {
+			continue
+		}
+		switch b := f.Event.Body.(type) {
+		case chat.TurnResumed:
+			resumed = true
+		case chat.AgentText:
+			if strings.HasPrefix(b.Text, "tok1 ") {
+				if !strings.HasPrefix(b.Text, text) || !strings.HasSuffix(b.Text, "tok300") {
+					t.Fatalf("%q was shown, %q is stored", text, b.Text)
+				}
+			} else if b.Text == "You said: second" {
+				cancel()
+			}
+			text = ""
+		}
+	}
+	if !killed || !resumed {
+		t.Fatalf("killed: %v, resumed: %v", killed, resumed)
+	}
+	c.start(owner)
+	c.ready()
+	var logs [3]string
+	for i, p := range c.all {
+		until(t, fmt.Sprintf("node %d has the whole conversation", i), func() bool {
+			_, logs[i], _ = p.do(call{method: "GET", path: "/parley/v1/sessions/" + string(id) + "/events?limit=1000"})
+			return strings.Contains(logs[i], "You said: second")
+		})
+	}
+	if logs[0] != logs[1] || logs[1] != logs[2] {
+		t.Errorf("the nodes have different logs:\n%s\n%s\n%s", logs[0], logs[1], logs[2])
+	}
+	if n := strings.Count(logs[0], `"client_id":"second"`); n != 1 {
+		t.Errorf("the message that was sent during the kill is stored %d times", n)
+	}
+}
+
+// A node that is stopped gives its sessions to the others first: no request fails.
+func TestNodesAreRestartedOneAfterTheOtherWithoutAnError(t *testing.T) {
+	t.Parallel()
+	c := startNodes(t)
+	stop := make(chan struct{})
+	failed := make(chan error, 1)
+	const writers = 6
+	done := make(chan int, writers)
+	for w := range writers {
+		// Each writer talks to a node that is not stopped while it writes: it asks the others when its own is away.
+		id := chat.SessionID(fmt.Sprint("w-", w))
+		if _, err := c.all[0].connect("").Create(t.Context(), client.NewSession{ID: id, Agent: "none"}); err != nil {
+			t.Fatal(err)
+		}
+		cl := connect(t, "http://"+c.addrs[0], "")
+		go func() {
+			n := 0
+			defer func() { done <- n }()
+			for ; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := cl.Send(t.Context(), id, chat.UserMessage{Text: fmt.Sprint(n)}, fmt.Sprint("c", n)); err != nil {
+					select {
+					case failed <- err:
+					default:
+					}
+					return
+				}
+			}
+		}()
+	}
+	for _, i := range []int{1, 2} {
+		if code := c.all[i].terminate(); code != 0 {
+			t.Errorf("node %d ended with %d", i, code)
+		}
+		c.start(i)
+		c.ready()
+	}
+	close(stop)
+	total := 0
+	for range writers {
+		total += <-done
+	}
+	select {
+	case err := <-failed:
+		t.Fatal(err)
+	default:
+	}
+	if total < writers {
+		t.Fatalf("only %d messages were written", total)
+	}
+	for w := range writers {
+		var logs [3]string
+		for i, p := range c.all {
+			_, logs[i], _ = p.do(call{method: "GET", path: fmt.Sprintf("/parley/v1/sessions/w-%d/events?limit=1000&order=desc", w)})
+		}
+		until(t, "the nodes have the same events", func() bool {
+			for i, p := range c.all {
+				_, logs[i], _ = p.do(call{method: "GET", path: fmt.Sprintf("/parley/v1/sessions/w-%d/events?limit=1000&order=desc", w)})
+			}
+			return logs[0] == logs[1] && logs[1] == logs[2]
+		})
+	}
+}
