@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -46,7 +47,7 @@ func (c *ChatCmd) Run(ctx context.Context, std *stdio) error {
 	}
 	in, tty := terminal.File(std.in)
 	out, ttyOut := terminal.File(std.out)
-	if tty && ttyOut {
+	if tty && ttyOut && os.Getenv("TERM") != "dumb" {
 		err = terminal.Screen(ctx, cl, s, in, out, explain)
 	} else {
 		err = (&terminal.Lines{Client: cl, Session: s, In: std.in, Out: std.out, Err: std.err, Explain: explain}).Run(ctx)

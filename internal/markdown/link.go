@@ -185,6 +185,9 @@ func bareAddress(src string, i int) (string, bool) {
 		end = len(rest)
 	}
 	address := rest[:end]
+	if before, _, found := strings.Cut(address, "]"); found && !strings.Contains(before, "[") {
+		address = before // the end of a link's text
+	}
 	for address != "" {
 		last := address[len(address)-1]
 		if strings.IndexByte(".,:;!?'_~", last) < 0 && (last != ')' || strings.Count(address, "(") >= strings.Count(address, ")")) && (last != ']' || strings.Contains(address, "[")) {

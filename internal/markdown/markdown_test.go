@@ -81,6 +81,7 @@ func TestParse(t *testing.T) {
 		{"[**b** t](<a b> \"title\") ![alt](i.png) [no] (x) [a](b", "p BL{b}L{ t}A{a b} L{alt}A{i.png} [no] (x) [a](b\n"},
 		{"[one][ref] [ref] [other]\n\n[ref]: https://r.example 'Title'", "p L{one}A{https://r.example} L{ref}A{https://r.example} [other]\n"},
 		{"<https://a.example> <me@x.example> <b>html</b> 1 < 2", "p L{https://a.example} L{me@x.example} <b>html</b> 1 < 2\n"},
+		{"[https://a.example](https://a.example) http://[::1]/x", "p L{https://a.example} L{http://[::1]/x}\n"},
 		{"see https://a.example/p_q_r). xhttp://n", "p see L{https://a.example/p_q_r}). xhttp://n\n"},
 		{"```go title\nfunc  f() {\n\n}\n```\nafter", "code(go) \"func  f() {\\n\\n}\"\np after\n"},
 		{"~~~\n```\n~~~", "code() \"```\"\n"},

@@ -109,13 +109,22 @@ func (c *conversation) textLines(it *chat.Item, width int, mark string, base lip
 func messageLines(author, text, state string, width int) []string {
 	mark := youStyle.Render("› ")
 	if author != "" {
-		mark = otherStyle.Render(Clip(author, max(4, width/3)) + " › ")
+		mark = authorStyle(author).Render(Clip(author, max(4, width/3)) + " › ")
 	}
 	lines := wrap(text, width, mark, strong)
 	if state != "" {
 		lines[len(lines)-1] += dim.Render("  (" + state + ")")
 	}
 	return append([]string{""}, lines...)
+}
+
+// authorStyle gives every name a colour.
+func authorStyle(name string) lipgloss.Style {
+	sum := 0
+	for _, r := range name {
+		sum = (sum*31 + int(r)) % 997
+	}
+	return seriesColors[sum%len(seriesColors)].Bold(true)
 }
 
 // promptLines lays out a prompt and its answer. It names the person who answered, unless it is the person at this screen.

@@ -243,6 +243,31 @@ func TestScreenShowsNoControlSequences(t *testing.T) {
 	s.mustBeSafe()
 }
 
+// The plain output has no control characters at all.
+func TestReplyPrintsNoControlSequences(t *testing.T) {
+	const evil = "\x1b]0;owned\x07\x1b[45m\u009b2J&#27;[2J"
+	quoted, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	r := &Reply{Out: &out, Note: func(text string) { out.WriteString(text + "\n") }, turn: "t", printed: map[chat.BlockID]int{}}
+	for _, body := range []chat.Body{
+		chat.AgentText{Text: "**a** " + evil},
+		chat.AgentArtifact{ArtifactType: "table", Title: evil, Data: json.RawMessage(`{"columns":["a"],"rows":[[` + string(quoted) + `]]}`)},
+		chat.AgentArtifact{ArtifactType: "chart", Title: evil, Data: json.RawMessage(`{"x":[` + string(quoted) + `],"values":[2]}`)},
+		chat.AgentInputRequest{RequestID: "p", InputType: chat.InputNotification, Text: evil},
+	} {
+		if _, err := r.event(t.Context(), 1, &chat.Event{Seq: 2, Turn: "t", Type: body.Type(), Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := out.String()
+	if strings.ContainsFunc(got, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) || !strings.Contains(got, "**a**") || !strings.Contains(got, "█ 2\n") || !strings.Contains(got, "🔔") {
+		t.Fatalf("the output is %q", got)
+	}
+}
+
 // A text that was made to be slow does not stop the screen.
 func TestScreenDrawsLongTexts(t *testing.T) {
 	s := newTestScreen(t)

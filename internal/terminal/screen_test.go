@@ -305,6 +305,11 @@ func TestScreenFitsAnySize(t *testing.T) {
 	s.apply(chat.AgentText{Text: strings.Repeat("word ", 500) + strings.Repeat("x", 300)})
 	s.apply(chat.AgentThinking{Text: strings.Repeat("hm ", 200)})
 	s.apply(chat.AgentPlan{Tasks: []chat.Task{{Title: strings.Repeat("task ", 40), Status: "done"}}})
+	s.apply(chat.AgentText{Text: report})
+	s.apply(chat.AgentText{Text: "> > - 1. " + strings.Repeat("日本語 `code` ", 60) + "\n\n| " + strings.Repeat("a | ", 40) + "\n|" + strings.Repeat("--|", 40)})
+	s.conversation.me = me
+	s.by(chat.Actor{Kind: chat.User, ID: strings.Repeat("long name ", 20)}, chat.UserMessage{Text: "hi"})
+	s.apply(chat.AgentArtifact{ArtifactType: "chart", Title: strings.Repeat("title ", 30), Data: json.RawMessage(`{"x":["` + strings.Repeat("label ", 30) + `"],"values":[1e300]}`)})
 	s.apply(chat.AgentApprovalRequest{RequestID: "p", Calls: []chat.ApprovalCall{{CallID: "c", Tool: "t", Params: json.RawMessage(`"` + strings.Repeat("p", 900) + `"`)}}})
 	for _, size := range [][2]int{{80, 24}, {40, 16}, {200, 60}, {30, 14}, {40, 10}, {20, 6}, {16, 4}} {
 		s.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
@@ -312,5 +317,10 @@ func TestScreenFitsAnySize(t *testing.T) {
 		s.move(1000)
 		s.content()
 		s.move(-2000)
+		s.form.fresh = false
+		for _, keys := range []string{"e", "<esc>", "n", "<esc>", "<esc>", "<esc>"} {
+			s.press(keys)
+			s.content()
+		}
 	}
 }

@@ -14,15 +14,14 @@ import (
 
 // The styles use the sixteen colours of the terminal, so that its theme applies.
 var (
-	dim        = lipgloss.NewStyle().Faint(true)
-	strong     = lipgloss.NewStyle().Bold(true)
-	youStyle   = lipgloss.NewStyle().Foreground(lipgloss.Color("6")).Bold(true)
-	otherStyle = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
-	thinking   = lipgloss.NewStyle().Faint(true).Italic(true)
-	good       = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
-	bad        = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
-	busy       = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
-	asking     = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
+	dim      = lipgloss.NewStyle().Faint(true)
+	strong   = lipgloss.NewStyle().Bold(true)
+	youStyle = lipgloss.NewStyle().Foreground(lipgloss.Color("6")).Bold(true)
+	thinking = lipgloss.NewStyle().Faint(true).Italic(true)
+	good     = lipgloss.NewStyle().Foreground(lipgloss.Color("2"))
+	bad      = lipgloss.NewStyle().Foreground(lipgloss.Color("1"))
+	busy     = lipgloss.NewStyle().Foreground(lipgloss.Color("3"))
+	asking   = lipgloss.NewStyle().Foreground(lipgloss.Color("5")).Bold(true)
 )
 
 func inputStyles() textarea.Styles {
