@@ -115,10 +115,8 @@ func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 	switch in.Method {
 	case "info":
 		out, err = d.info(r, c)
-	case "agent/run":
-		return d.run(w, r, c, in.Params.Agent, in.Body, false)
-	case "agent/connect":
-		return d.connect(w, r, c, in.Params.Agent, in.Body)
+	case "agent/run", "agent/connect":
+		return d.run(w, r, c, in.Params.Agent, in.Body, in.Method == "agent/connect")
 	case "agent/stop":
 		out, err = d.stopThread(r, c, in.Params.Agent, in.Params.Thread, in.Body)
 	default:

@@ -86,61 +86,46 @@ func (d *Dialect) agentName(c chat.Caller, name string) (string, error) {
 	return name, nil
 }
 
-// postRun is a run, or with ?connect=1 and on CopilotKit's route for it the whole thread.
+// postRun is a run, or on CopilotKit's route for it the whole thread.
 func (d *Dialect) postRun(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	b, err := d.HTTP.Body(r)
 	if err != nil {
 		return err
 	}
+	return d.run(w, r, c, r.PathValue("agentname"), b, strings.HasSuffix(r.Pattern, "/connect"))
+}
+
+// run does what a request for a run asks for, and answers with the frames of the run. With connect, or with ?connect=1, it answers with
+// all runs of the thread, and follows the running one to its end.
+func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, agent string, body []byte, connect bool) error {
+	in, err := decodeInput(body)
+	if err != nil {
+		return err
+	}
 	q := edge.NewQuery(r)
-	connect, branch := q.Bool("connect", false), q.Bool("branch", false)
+	connect, in.Branch = q.Bool("connect", connect), q.Bool("branch", false)
 	if q.Err != nil {
 		return q.Err
 	}
-	if connect || strings.HasSuffix(r.Pattern, "/connect") {
-		return d.connect(w, r, c, r.PathValue("agentname"), b)
-	}
-	return d.run(w, r, c, r.PathValue("agentname"), b, branch)
-}
-
-// run does what a request for a run asks for, and answers with the frames of the run.
-func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, agent string, body []byte, branch bool) error {
-	in, err := decodeInput(body)
-	if err != nil {
-		return err
-	}
-	in.Branch = branch
 	if agent, err = d.agentName(c, agent); err != nil {
 		return err
 	}
-	f := variantOf(r, in.Version)
+	ctx, f := r.Context(), variantOf(r, in.Version)
 	var t *target
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		t, err = d.resumeAfter(r.Context(), c, in.ThreadID, in.RunID, last, f)
-	} else {
-		t, err = d.start(r.Context(), c, agent, in, f)
-	}
-	if err != nil {
-		return err
-	}
-	return d.stream(w, r, t)
-}
-
-// connect answers with all runs of a thread, and follows the running one to its end.
-func (d *Dialect) connect(w http.ResponseWriter, r *http.Request, c chat.Caller, agent string, body []byte) error {
-	in, err := decodeInput(body)
-	if err != nil {
-		return err
-	}
-	if _, err = d.agentName(c, agent); err != nil {
-		return err
-	}
-	t := &target{caller: c, thread: in.ThreadID, variant: variantOf(r, in.Version), whole: true}
-	sess, err := d.find(r.Context(), c, in.ThreadID)
-	switch {
-	case err == nil:
+	switch last := r.Header.Get("Last-Event-ID"); {
+	case connect:
+		t = &target{caller: c, thread: in.ThreadID, variant: f, whole: true}
+		var sess chat.Session
+		if sess, err = d.find(ctx, c, in.ThreadID); chat.CodeOf(err) == chat.NotFound {
+			err = nil // a thread that does not exist yet has no runs
+		}
 		t.session = sess.ID
-	case chat.CodeOf(err) != chat.NotFound: // a thread that does not exist yet has no runs
+	case last != "":
+		t, err = d.resumeAfter(ctx, c, in.ThreadID, in.RunID, last, f)
+	default:
+		t, err = d.start(ctx, c, agent, in, f)
+	}
+	if err != nil {
 		return err
 	}
 	return d.stream(w, r, t)

@@ -69,7 +69,6 @@ type selector struct {
 	live    bool // all stored entries were taken
 	done    bool
 	count   int // chunks so far
-	last    chunk
 	out     []chunk
 }
 
@@ -203,12 +202,11 @@ func (s *selector) ready() []chunk {
 	if len(out) == 0 {
 		return nil
 	}
-	s.last = out[len(out)-1]
 	first := s.count
 	s.count += len(out)
 	if skip := s.t.skip - first; skip > 0 {
 		if skip >= len(out) && s.done {
-			return []chunk{s.last} // the clients ask again until they see the end
+			return out[len(out)-1:] // the clients ask again until they see the end
 		}
 		out = out[min(skip, len(out)):]
 	}
