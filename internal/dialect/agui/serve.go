@@ -44,7 +44,7 @@ func New(opt Options) *Dialect {
 // encodeError is the [edge.ErrorEncoder]. Pages show the status and the body.
 func encodeError(err error, _ http.Header) (int, any) {
 	e := chat.Public(err)
-	return edge.Status(e.Code), errorBody{Error: string(e.Code), Message: e.Msg}
+	return edge.Status(e.Code), map[string]string{"error": string(e.Code), "message": e.Msg}
 }
 
 // runtime is the default base of CopilotKit's runtime.

@@ -62,9 +62,3 @@ type stored struct {
 	Props     json.RawMessage `json:"forwarded_props,omitempty"`
 	Imported  bool            `json:"imported,omitempty"` // from the history of a page; no turn answers it
 }
-
-// errorBody is the body of an error. Pages show its message.
-type errorBody struct {
-	Error   string `json:"error"`
-	Message string `json:"message"`
-}

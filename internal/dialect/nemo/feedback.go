@@ -76,14 +76,9 @@ func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) 
 		return "", "", err
 	}
 	for _, sess := range page.Sessions {
-		facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: 200, Desc: true, Types: []string{"agent.trace", "user.message", "turn.started"}})
-		if err != nil {
-			return "", "", err
-		}
 		traced := map[chat.Seq]bool{} // messages with this trace
 		var started []chat.Event
-		for _, f := range facts {
-			e, err := f.Event()
+		for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: 200, Desc: true, Types: []string{"agent.trace", "user.message", "turn.started"}}) {
 			if err != nil {
 				return "", "", err
 			}

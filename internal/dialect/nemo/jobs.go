@@ -123,14 +123,17 @@ func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, error
 		}
 		return job{}, err
 	}
-	facts, _, err := d.opt.Sessions.Read(ctx, c, sess.ID, chat.Range{Limit: 1, Types: []string{"user.message"}})
-	if err != nil {
-		return job{}, err
+	var message chat.Seq
+	for e, err := range d.opt.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: 1, Types: []string{"user.message"}}) {
+		if err != nil {
+			return job{}, err
+		}
+		message = e.Seq
 	}
-	if len(facts) == 0 {
+	if message == 0 {
 		return job{}, missing
 	}
-	rep, err := d.report(ctx, c, sess, facts[0].Seq)
+	rep, err := d.report(ctx, c, sess, message)
 	if err != nil {
 		return job{}, err
 	}

@@ -194,13 +194,10 @@ func (d *Dialect) lineState(ctx context.Context, c chat.Caller, id chat.SessionI
 // startedByNeMo reports whether a NeMo message started a turn. A turn that no message started (the end of a workstream
 // wakes its agent) belongs to the message before it.
 func (d *Dialect) startedByNeMo(ctx context.Context, c chat.Caller, id chat.SessionID, trigger chat.Seq) (bool, error) {
-	main := ""
-	last, _, err := d.opt.Sessions.Read(ctx, c, id, chat.Range{Before: trigger + 1, Desc: true, Limit: 1, Types: []string{chat.UserMessage{}.Type()}, Workstream: &main})
-	if err != nil || len(last) == 0 {
-		return false, err
+	for e, err := range d.opt.Sessions.Events(ctx, c, id, chat.Range{Before: trigger + 1, Desc: true, Limit: 1, Types: []string{chat.UserMessage{}.Type()}, Workstream: new(string)}) {
+		return err == nil && e.Via == via, err
 	}
-	e, err := last[0].Event()
-	return err == nil && e.Via == via, err
+	return false, nil
 }
 
 // withoutClientID moves the client id of a message to its context: NeMo clients use some ids twice.
