@@ -158,8 +158,8 @@ try {
   }
   {
     const { page, context } = await opened("/s/big");
-    await page.getByRole("button", { name: "Plan, work" }).click();
-    await page.getByRole("tab", { name: "Raw" }).click();
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.keyboard.press(".");
     await page.getByRole("button", { name: "Load all" }).click();
     await page.getByRole("button", { name: "Load all" }).waitFor({ state: "detached", timeout: 600_000 });
     const loaded = await page.locator(".pl-inspector-count").innerText();

@@ -142,6 +142,7 @@ describe("accessibility", () => {
       await page.locator(".pl-tool-body").waitFor();
       await tab("Plan, work", "Shift+Tab");
       await page.keyboard.press("Enter");
+      await page.keyboard.press(".");
       await tab("Raw");
       await page.keyboard.press("Enter");
       await tab("Close");

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, insist, inTime, post, server, settled, shows, stopButton, until } from "./suite.mjs";
+import { axe, browser, developer, events, feed, inSession, insist, inTime, post, server, settled, shows, stopButton, until } from "./suite.mjs";
 
 const answerOf = async (id, type) => (await events(id)).find((e) => e.type === type)?.payload;
 const armed = (page) => page.locator(".pl-prompt-open[data-armed]").first().waitFor(); // a card ignores clicks in its first half second
@@ -311,8 +311,7 @@ describe("around the conversation", () => {
     inSession(async (page) => {
       await say(page, '/tool lookup {"q":"x"}');
       await settled(page, "lookup gave");
-      await page.getByRole("button", { name: "Plan, work" }).click();
-      await page.getByRole("tab", { name: "Raw" }).click();
+      await developer(page);
       await page.getByRole("button", { name: /session\.started/ }).waitFor();
       await page.getByRole("searchbox", { name: /Filter events/ }).fill("tool_call");
       await page.getByRole("button", { name: /agent\.tool_call/ }).click();
@@ -339,7 +338,7 @@ describe("around the conversation", () => {
           assert.equal((await page.locator(".pl-header").boundingBox()).height, 44);
           assert.ok((await page.getByRole("button", { name: "Send answer" }).boundingBox()).height >= 44);
           await axe(page, name);
-          await page.getByRole("button", { name: "Raw" }).click();
+          await page.getByRole("button", { name: "Files" }).click();
           await page.getByRole("button", { name: "Close" }).click();
           await page.getByRole("button", { name: "Conversations" }).click();
           await page.getByRole("button", { name: "New conversation" }).waitFor();

@@ -113,8 +113,8 @@ try {
     await page.getByRole("radio").first().waitFor();
   });
   await picture("trace", "/s/tour", dark, async (page) => {
-    await page.getByRole("button", { name: "Plan, work" }).click();
-    await page.getByRole("tab", { name: "Raw" }).click();
+    await page.evaluate(() => document.activeElement?.blur());
+    await page.keyboard.press(".");
     await page.getByRole("tab", { name: "Trace", exact: true }).click();
     await page.getByRole("button", { name: /^Turn/ }).waitFor();
   });

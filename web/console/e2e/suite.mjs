@@ -45,6 +45,13 @@ export const settled = (page, text) => feed(page).getByText(text).first().waitFo
 /** The button of the composer that stops the answer; the row of the running turn has another one. */
 export const stopButton = (page) => page.locator(".pl-composer").getByRole("button", { name: "Stop", exact: true });
 
+/** Opens the raw events with the key of the developer mode. */
+export async function developer(page) {
+  await page.evaluate(() => document.activeElement?.blur());
+  await page.keyboard.press(".");
+  await page.getByRole("tab", { name: "Raw" }).waitFor();
+}
+
 /** Fails with the serious findings of axe, in light and in dark. */
 export async function axe(page, where) {
   for (const colorScheme of ["light", "dark"]) {

@@ -2,11 +2,10 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled, stopButton, until } from "./suite.mjs";
+import { axe, browser, developer, events, feed, inSession, post, server, settled, stopButton, until } from "./suite.mjs";
 
 const raw = async (page, tab) => {
-  await page.getByRole("button", { name: "Plan, work" }).click();
-  await page.getByRole("tab", { name: "Raw" }).click();
+  await developer(page);
   await page.getByRole("tab", { name: tab, exact: true }).click();
 };
 

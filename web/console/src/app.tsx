@@ -2,7 +2,7 @@ import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } fro
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
-import { Keys } from "./keys.js";
+import { Keys, useKey } from "./keys.js";
 import { follow, SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { inboxPath, pathOf, useRoute, useSetting } from "./route.js";
@@ -14,6 +14,8 @@ import type { Words } from "./words.js";
 const Inbox = lazy(() => import("./inbox.js").then((m) => ({ default: m.Inbox })));
 const SessionMenu = lazy(() => import("./menu.js").then((m) => ({ default: m.SessionMenu })));
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
+
+const shownPanels = { all: { inspector: false }, developer: {} };
 
 type Theme = "auto" | "light" | "dark";
 const themes: Theme[] = ["auto", "light", "dark"];
@@ -76,6 +78,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const [agents, setAgents] = useState<AgentInfo[]>([]);
   const [agent, setAgent] = useSetting<string>("agent", "");
   const [panel, setPanel] = useSetting<PanelName | "none" | "auto">("panel", "auto");
+  const [developer, setDeveloper] = useSetting<"on" | "">("developer", "");
   const [menu, setMenu] = useState(false);
   const [wide, setWide] = useState(() => matchMedia("(min-width: 1100px)").matches);
   const [narrowPanel, setNarrowPanel] = useState<PanelName | null>(null);
@@ -154,8 +157,18 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     return () => document.removeEventListener("keydown", key);
   }, [menu]);
 
-  const shownPanel = wide ? (panel === "none" ? null : panel) : narrowPanel;
+  const wanted = wide ? (panel === "none" ? null : panel) : narrowPanel;
+  const shownPanel = wanted === "raw" && !developer ? null : wanted;
   const changePanel = (n: PanelName | null) => (wide ? setPanel(n ?? "none") : setNarrowPanel(n));
+  const toggleDeveloper = () => {
+    setDeveloper(developer ? "" : "on");
+    if (route.session) changePanel(developer ? null : "raw");
+  };
+  useKey(".", toggleDeveloper);
+  // A link to an event opens the inspector.
+  useEffect(() => {
+    if (route.seq !== undefined) setDeveloper("on");
+  }, [route.seq]);
   // Where the list is not visible, the header has a button for it and a link to the inbox.
   const narrow = (
     <>
@@ -231,6 +244,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           dialects={about.dialects}
           {...(trace ? { traceURL: trace } : {})}
           {...(about.images ? {} : { loadImage: false as const })}
+          panels={developer ? shownPanels.developer : shownPanels.all}
           panel={shownPanel}
           onPanel={changePanel}
           inspect={route.seq}
@@ -278,7 +292,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
                 <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
                   <Icon name="panel" />
                 </button>
-                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} />}</Suspense>
+                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Suspense>
               </>
             ),
           }}

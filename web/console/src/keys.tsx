@@ -1,20 +1,27 @@
 import { useEffect, useRef } from "react";
 import { useWords } from "./locale.js";
 
+/** Calls f when a person presses a key outside of fields. */
+export function useKey(name: string, f: () => void): void {
+  const latest = useRef(f);
+  latest.current = f;
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      const at = e.target;
+      if (e.key !== name || e.ctrlKey || e.metaKey || at instanceof HTMLInputElement || at instanceof HTMLTextAreaElement || at instanceof HTMLSelectElement) return;
+      e.preventDefault();
+      latest.current();
+    };
+    document.addEventListener("keydown", key);
+    return () => document.removeEventListener("keydown", key);
+  }, [name]);
+}
+
 /** The list of keys, opened by its button or by a question mark outside of fields. */
 export function Keys() {
   const words = useWords();
   const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
-    const key = (e: KeyboardEvent) => {
-      const at = e.target;
-      if (e.key !== "?" || e.ctrlKey || e.metaKey || at instanceof HTMLInputElement || at instanceof HTMLTextAreaElement || at instanceof HTMLSelectElement) return;
-      e.preventDefault();
-      if (!dialog.current?.open) dialog.current?.showModal();
-    };
-    document.addEventListener("keydown", key);
-    return () => document.removeEventListener("keydown", key);
-  }, []);
+  useKey("?", () => dialog.current?.open || dialog.current?.showModal());
   return (
     <>
       <button type="button" className="pl-link" onClick={() => dialog.current?.showModal()}>

@@ -5,8 +5,8 @@ import { onMenuKey } from "@parley-hq/react/menukeys";
 import { useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 
-/** The menu of a conversation: rename, print, export, erase. */
-export function SessionMenu({ client, session, changed, erased }: { client: ParleyClient; session: Session; changed: () => void; erased: () => void }) {
+/** The menu of a conversation: rename, print, export, developer mode, erase. */
+export function SessionMenu({ client, session, changed, erased, developer, toggleDeveloper }: { client: ParleyClient; session: Session; changed: () => void; erased: () => void; developer: boolean; toggleDeveloper: () => void }) {
   const words = useWords();
   const rename = useRef<HTMLDialogElement>(null);
   const erase = useRef<HTMLDialogElement>(null);
@@ -53,6 +53,9 @@ export function SessionMenu({ client, session, changed, erased }: { client: Parl
           <a href={`/parley/v1/sessions/${encodeURIComponent(session.session_id)}/events?limit=1000`} target="_blank" rel="noopener">
             {words.eventsJSON}
           </a>
+          <button type="button" aria-pressed={developer} onClick={toggleDeveloper}>
+            {developer ? words.developerOff : words.developerOn} <kbd>.</kbd>
+          </button>
           <button type="button" className="co-err" onClick={() => erase.current?.showModal()}>
             {words.erase}
           </button>
