@@ -22,10 +22,7 @@ func newTryWriter(conn net.Conn) *tryWriter {
 		t.raw, _ = tcp.SyscallConn() // fails only when closed
 	}
 	t.write = func(fd uintptr) bool {
-		n, err := syscall.Write(int(fd), t.buf)
-		if err == nil {
-			t.n = n
-		}
+		t.n = writeNow(fd, t.buf)
 		return true // never wait
 	}
 	return t
