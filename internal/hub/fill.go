@@ -79,6 +79,7 @@ func (h *Hub) warmUp(ctx context.Context, t *topic, f *fill) {
 		t.mu.Lock()
 	}
 	defer close(f.done)
+	f.over = true
 	if err != nil {
 		f.err = err
 		if t.fill == f {

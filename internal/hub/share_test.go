@@ -83,11 +83,12 @@ func TestCatchUpIsSharedAndReadOnce(t *testing.T) {
 	})
 }
 
-// Bytes that were handed out stay as they are, however much comes after them.
+// Bytes that several readers share stay as they are, however much comes after them.
 func TestSharedBytesNeverChange(t *testing.T) {
 	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{Tail: 100})
 		w.publish(w.message("one"))
+		watch(t, h, "s", at(1), &lines{}) // shares the bytes
 		type held struct {
 			bytes []byte
 			copy  string

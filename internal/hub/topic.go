@@ -41,6 +41,7 @@ type unpublished struct {
 // fill is one read of the log that several readers wait for.
 type fill struct {
 	done chan struct{}
+	over bool // done is closed; guarded by topic.mu
 	err  error
 }
 
@@ -48,17 +49,7 @@ type fill struct {
 func (t *topic) last() chat.Seq { return chat.Seq(t.events.end() - 1) }
 
 // warm reports whether the tail is in memory and follows what is published.
-func (t *topic) warm() bool {
-	if t.fill == nil {
-		return false
-	}
-	select {
-	case <-t.fill.done:
-		return true
-	default:
-		return false
-	}
-}
+func (t *topic) warm() bool { return t.fill != nil && t.fill.over }
 
 // unused reports whether the topic keeps nothing that is needed.
 func (t *topic) unused() bool { return len(t.rs) == 0 && len(t.open) == 0 && t.fill == nil }
