@@ -54,6 +54,7 @@ func (p *parley) openNative() (endpoint, error) {
 		Agents: p.listAgents, Builtin: p.agents.Builtin,
 		Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
+	p.sessions.Observe(session.Observer{Erased: d.Erased})
 	return endpoint{routes: d.Routes()}, nil
 }
 

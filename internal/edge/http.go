@@ -101,11 +101,20 @@ func SendJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 	send(w, r, status, "application/json", body)
 }
 
-func send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
-	h := w.Header()
+// SendBlocks answers with JSON that is compressed already, for a client that accepts gzip.
+func SendBlocks(w http.ResponseWriter, r *http.Request, status int, blocks []wire.Block) {
+	setHeaders(w.Header(), "application/json")
+	_ = wire.WriteGzip(w, r, status, blocks) // it fails when the client has disconnected
+}
+
+func setHeaders(h http.Header, contentType string) {
 	h.Set("Content-Type", contentType)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
+}
+
+func send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
+	setHeaders(w.Header(), contentType)
 	_ = wire.WriteBody(w, r, status, body) // it fails when the client has disconnected
 }
 

@@ -88,6 +88,9 @@ func (c *checksum) add(b Block) {
 	c.size += uint32(b.Size)
 }
 
+// gzipTrailer is the length of what appendTrailer appends.
+const gzipTrailer = 5 + 8
+
 // appendTrailer appends a final empty block, the checksum and the size.
 func (c *checksum) appendTrailer(dst []byte) []byte {
 	dst = append(dst, 1, 0, 0, 0xff, 0xff)

@@ -88,6 +88,34 @@ func WriteBody(w http.ResponseWriter, r *http.Request, status int, body []byte) 
 	return err
 }
 
+// WriteGzip answers with a body of blocks made by [CompressBlock], for a client that
+// accepts gzip. The caller has set Content-Type.
+func WriteGzip(w http.ResponseWriter, r *http.Request, status int, blocks []Block) error {
+	h := w.Header()
+	addVary(h, "Accept-Encoding")
+	h.Set("Content-Encoding", Gzip)
+	var sum checksum
+	size := len(gzipHead) + gzipTrailer
+	for _, b := range blocks {
+		sum.add(b)
+		size += len(b.Data)
+	}
+	h.Set("Content-Length", strconv.Itoa(size))
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	*buf = append(slices.Grow(*buf, size), gzipHead...)
+	for _, b := range blocks {
+		*buf = append(*buf, b.Data...)
+	}
+	*buf = sum.appendTrailer(*buf)
+	_, err := w.Write(*buf)
+	return err
+}
+
 // zstdEncoder is shared: EncodeAll may be called concurrently.
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	// The window keeps memory small; browsers accept up to 8 MB.

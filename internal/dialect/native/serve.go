@@ -100,6 +100,7 @@ type Dialect struct {
 	log       *slog.Logger
 	described func() object   // the OpenAPI document, built once
 	stacks    *wire.StackPool // runs the commands of sockets
+	pages     pages
 }
 
 // New returns the dialect.
@@ -260,6 +261,9 @@ func appendEventsField(b []byte, events []chat.Event) []byte {
 func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	rg, err := rangeOf(r)
 	if err != nil {
+		return err
+	}
+	if sent, err := d.sendPages(w, r, c, rg); sent || err != nil {
 		return err
 	}
 	facts, more, err := d.opt.Sessions.Read(r.Context(), c, sessionID(r), rg)
