@@ -72,8 +72,7 @@ func (s *Stream) sendTaken(p []byte) error {
 		}
 		*buf = b
 		s.head = nil
-		_, err := s.conn.Write(b)
-		return err
+		return s.write(b)
 	}
 	return s.sendVector(p)
 }
