@@ -30,7 +30,7 @@ func TestCostBesideBareServer(t *testing.T) {
 		sessions, readers int     // readers of each session
 		run               func(target load.Target, ids []string, r *load.Readers) (load.Result, error)
 	}{
-		{"pieces to 100 sessions", 3, 18, 100, 1, func(target load.Target, ids []string, r *load.Readers) (load.Result, error) {
+		{"pieces to 100 sessions", 3, 8, 100, 1, func(target load.Target, ids []string, r *load.Readers) (load.Result, error) {
 			return load.Pieces(t.Context(), target, load.Native{}, r, ids, 20, span)
 		}},
 		{"appends of 16 writers", 3.5, 5, 16, 0, func(target load.Target, ids []string, _ *load.Readers) (load.Result, error) {

@@ -91,7 +91,7 @@ var previewBatches = sync.Pool{New: func() any { return new(previewBatch) }}
 
 // heldPreview is a session of a previewBatch.
 type heldPreview struct {
-	order *sequencer
+	order *sequencer // nil when it has been released
 	of    *chat.SessionPieces
 	new   *previewing // nil if nothing is new
 }
@@ -112,8 +112,7 @@ func (b *previewBatch) show(ctx context.Context, s *Sessions, c chat.Caller) {
 	}
 	defer func() {
 		for i := range b.held {
-			b.held[i].order.yield()
-			b.held[i].order.release()
+			b.held[i].end()
 		}
 		clear(b.held)
 		clear(b.written)
@@ -140,7 +139,17 @@ func (b *previewBatch) show(ctx context.Context, s *Sessions, c chat.Caller) {
 		} else {
 			h.new.publish()
 		}
+		h.end() // the sessions after it may have many readers
 		next++
+	}
+}
+
+// end releases the sequencer.
+func (h *heldPreview) end() {
+	if h.order != nil {
+		h.order.yield()
+		h.order.release()
+		h.order = nil
 	}
 }
 
