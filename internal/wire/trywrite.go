@@ -43,13 +43,18 @@ func (t *tryWriter) send(b []byte) int {
 // preempted during that call.
 const maxTry = 16 << 10
 
+// tryAfter is the number of writes after which write begins to try: a connection that is
+// idle needs no memory for it.
+const tryAfter = 8
+
 // write writes b, and waits for the peer only if the kernel does not take it at once: a
 // write that may wait costs the scheduler more, see writeNow. The caller holds wmu.
 func (l *connBase) write(b []byte) error {
 	if l.try == nil {
-		l.try = newTryWriter(l.conn)
-	}
-	if l.try.raw != nil && len(b) <= maxTry {
+		if l.wrote++; l.wrote == tryAfter {
+			l.try = newTryWriter(l.conn)
+		}
+	} else if l.try.raw != nil && len(b) <= maxTry {
 		b = b[l.try.send(b):]
 	}
 	if len(b) == 0 {
