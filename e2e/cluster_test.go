@@ -27,11 +27,12 @@ type nodes struct {
 	addrs []string
 	all   [3]*process
 	ids   [3]string
+	token string // "" on open servers
 }
 
-func startNodes(t *testing.T) *nodes {
+func startNodes(t *testing.T, token string) *nodes {
 	t.Helper()
-	c := &nodes{t: t, dir: t.TempDir()}
+	c := &nodes{t: t, dir: t.TempDir(), token: token}
 	if err := os.WriteFile(filepath.Join(c.dir, "secret"), []byte("the secret that the nodes of this test share"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -47,8 +48,12 @@ func startNodes(t *testing.T) *nodes {
 
 func (c *nodes) start(i int) {
 	c.t.Helper()
-	c.all[i] = serveAt(c.t, c.addrs[i], filepath.Join(c.dir, fmt.Sprint("n", i)), "--nats", "off", "--grace", "1s",
-		"--cluster-listen", c.peers[i], "--cluster-peers", strings.Join(c.peers, ","), "--cluster-secret-file", filepath.Join(c.dir, "secret"))
+	args := []string{"--nats", "off", "--grace", "1s",
+		"--cluster-listen", c.peers[i], "--cluster-peers", strings.Join(c.peers, ","), "--cluster-secret-file", filepath.Join(c.dir, "secret")}
+	if c.token != "" {
+		args = append(args, "--token", c.token)
+	}
+	c.all[i] = serveAt(c.t, c.addrs[i], filepath.Join(c.dir, fmt.Sprint("n", i)), args...)
 }
 
 // ready waits until all nodes can read and write.
@@ -76,7 +81,7 @@ func until(t *testing.T, what string, done func() bool) {
 // owner returns the number of the node that owns a session.
 func (c *nodes) owner(from int, id chat.SessionID) int {
 	c.t.Helper()
-	code, body, _ := c.all[from].do(call{method: "GET", path: "/parley/v1/cluster"})
+	code, body, _ := c.all[from].do(call{method: "GET", path: "/parley/v1/cluster", token: c.token})
 	var st client.Cluster
 	if err := json.Unmarshal([]byte(body), &st); code != http.StatusOK || err != nil {
 		c.t.Fatal(code, body, err)
@@ -94,14 +99,25 @@ func (c *nodes) owner(from int, id chat.SessionID) int {
 // an answer: both notice a pause only.
 func TestAConversationGoesOnWhenItsNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	c := startNodes(t)
+	c := startNodes(t, "the-token-of-this-cluster-0123456789")
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
+	// A token that one node has issued is valid on the others.
+	_, body, _ := c.all[0].do(call{method: "POST", path: "/token/issue", header: map[string]string{"X-API-Key": c.token}})
+	var issued struct {
+		Token string `json:"token"`
+	}
+	if err := json.Unmarshal([]byte(body), &issued); err != nil || issued.Token == "" {
+		t.Fatal(body, err)
+	}
+	if code, body, _ := c.all[1].do(call{method: "GET", path: "/parley/v1/sessions", token: issued.Token}); code != http.StatusOK {
+		t.Errorf("node 1 refuses a token of node 0: %s", body)
+	}
 	var id chat.SessionID
 	writer, reader, owner := 0, 0, 0
 	for n := 0; ; n++ { // a session whose owner is neither the writer's node nor the reader's
 		id = chat.SessionID(fmt.Sprint("talk-", n))
-		if _, err := c.all[0].connect("").Create(ctx, client.NewSession{ID: id, Agent: "demo"}); err != nil {
+		if _, err := c.all[0].connect(c.token).Create(ctx, client.NewSession{ID: id, Agent: "demo"}); err != nil {
 			t.Fatal(err)
 		}
 		if owner = c.owner(0, id); owner != 0 {
@@ -112,14 +128,14 @@ func TestAConversationGoesOnWhenItsNodeIsKilled(t *testing.T) {
 	seen := make(chan client.Frame, 10_000)
 	go func() {
 		defer close(seen)
-		for f, err := range c.all[reader].connect("").Watch(ctx, id, client.WatchOptions{}) {
+		for f, err := range c.all[reader].connect(c.token).Watch(ctx, id, client.WatchOptions{}) {
 			if err != nil {
 				return
 			}
 			seen <- f
 		}
 	}()
-	say := c.all[writer].connect("")
+	say := c.all[writer].connect(c.token)
 	if _, err := say.Send(ctx, id, chat.UserMessage{Text: "/stream 300 60"}, "first"); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +179,7 @@ func TestAConversationGoesOnWhenItsNodeIsKilled(t *testing.T) {
 	var logs [3]string
 	for i, p := range c.all {
 		until(t, fmt.Sprintf("node %d has the whole conversation", i), func() bool {
-			_, logs[i], _ = p.do(call{method: "GET", path: "/parley/v1/sessions/" + string(id) + "/events?limit=1000"})
+			_, logs[i], _ = p.do(call{method: "GET", path: "/parley/v1/sessions/" + string(id) + "/events?limit=1000", token: c.token})
 			return strings.Contains(logs[i], "You said: second")
 		})
 	}
@@ -178,7 +194,7 @@ func TestAConversationGoesOnWhenItsNodeIsKilled(t *testing.T) {
 // A node that is stopped gives its sessions to the others first: no request fails.
 func TestNodesAreRestartedOneAfterTheOtherWithoutAnError(t *testing.T) {
 	t.Parallel()
-	c := startNodes(t)
+	c := startNodes(t, "")
 	stop := make(chan struct{})
 	failed := make(chan error, 1)
 	const writers = 6

@@ -67,16 +67,24 @@ func (p *parley) openNemo() (endpoint, error) {
 	return endpoint{routes: d.Routes(), as: d.As}, nil
 }
 
-// openVertesia also sets the key that signs the tokens and addresses of Vertesia clients. The key is stored, so that
-// they stay valid after a restart.
-func (p *parley) openVertesia() (endpoint, error) {
+// signingKey returns the key that signs issued tokens and the addresses of Vertesia clients. It is stored, so that they stay valid
+// after a restart. All nodes of a cluster with a secret have the same one.
+func (p *parley) signingKey() ([]byte, error) {
+	if p.cfg.ClusterSecretFile != "" && p.node != nil {
+		return p.clusterSecret.Key("signing"), nil
+	}
 	file := filepath.Join(p.cfg.Data, "signing-key")
 	key, created, err := sealed.Key(file, 32)
+	if err == nil && created && !p.fresh {
+		p.log.Info("a new signing key was made; tokens and addresses that were signed before are refused", "file", file)
+	}
+	return key, err
+}
+
+func (p *parley) openVertesia() (endpoint, error) {
+	key, err := p.signingKey()
 	if err != nil {
 		return endpoint{}, err
-	}
-	if created && !p.fresh {
-		p.log.Info("a new signing key was made; tokens and addresses that were signed before are refused", "file", file)
 	}
 	p.auth.Sign(key)
 	d := vertesia.New(vertesia.Options{

@@ -64,6 +64,9 @@ func (p *parley) openX1() (e endpoint, err error) {
 		Sessions: audited{p.sessions, p}, Caller: p.auth.Caller, Main: auth.Local, Allow: p.allow, Dir: p.cfg.Data, ErasedSince: p.journal.ErasedSince,
 		External: p.cfg.externalNATS(), Keep: p.cfg.NATSKeep, Summaries: p.cfg.Summary == "plain", Logger: p.log,
 	}
+	if p.cfg.ClusterSecretFile != "" && p.node != nil {
+		opt.Key = p.clusterSecret.Key("x1 credentials")
+	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate
 		opt.Main.Actor = chat.Actor{Kind: chat.User, ID: "admin"}

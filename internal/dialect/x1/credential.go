@@ -88,7 +88,10 @@ type keyring struct {
 	now func() time.Time
 }
 
-func openKeyring(dir string, now func() time.Time, log *slog.Logger) (*keyring, error) {
+func openKeyring(dir string, key []byte, now func() time.Time, log *slog.Logger) (*keyring, error) {
+	if key != nil {
+		return &keyring{key: key, now: now}, nil
+	}
 	k := &keyring{key: make([]byte, 32), now: now}
 	_, _ = rand.Read(k.key) // never fails
 	if dir == "" {

@@ -50,6 +50,7 @@ type Options struct {
 	Listened func(subject string) bool                                    // whether a subject has subscribers; true when that is unknown
 	Cut      func(fits func(user string) bool) error                      // closes the connections of matching users
 	Dir      string                                                       // folder of the watermark and of the key of credentials
+	Key      []byte                                                       // signs credentials; nil means a key in Dir
 
 	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then
 
@@ -92,7 +93,7 @@ func New(opt Options) (*Dialect, error) {
 	d := &Dialect{opt: opt, log: opt.Logger.With("dialect", via)}
 	d.http = edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: maxBody, Log: d.log}
 	var err error
-	if d.keys, err = openKeyring(opt.Dir, opt.Now, d.log); err != nil {
+	if d.keys, err = openKeyring(opt.Dir, opt.Key, opt.Now, d.log); err != nil {
 		return nil, err
 	}
 	d.sidecars = newSidecarSessions(d)
