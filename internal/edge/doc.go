@@ -1,5 +1,5 @@
 // Package edge is the HTTP toolkit of the dialects: handlers that return an error, bodies with a limit, JSON answers,
-// query values, and the table from error codes to statuses. A dialect adds only its own messages.
+// query values, answers to prompts, and the table from error codes to statuses. A dialect adds only its own messages.
 //
 //	x := &edge.HTTP{Dialect: "agui", Caller: caller, EncodeError: encodeError, Log: log}
 //	routes := []wire.Route{x.Route("POST /agui/{agent}", d.run)}

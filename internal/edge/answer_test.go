@@ -1,0 +1,53 @@
+package edge_test
+
+import (
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/json"
+)
+
+func TestAnswersOfPagesHaveSeveralForms(t *testing.T) {
+	options := []chat.Option{{Value: "yes"}, {Value: "no"}}
+	for _, c := range []struct {
+		kind chat.InputType
+		raw  string
+		want chat.Answer
+	}{
+		{chat.InputText, `"blue"`, chat.Answer{Text: "blue"}},
+		{chat.InputText, `{"text":"blue"}`, chat.Answer{Text: "blue"}},
+		{chat.InputText, `["blue","red"]`, chat.Answer{Text: "blue, red"}},
+		{chat.InputText, `7`, chat.Answer{Text: "7"}},
+		{chat.InputText, `null`, chat.Answer{}},
+		{chat.InputText, `{"other":"blue"}`, chat.Answer{}},
+		{chat.InputCheckbox, `{"values":["a","b"]}`, chat.Answer{Values: []string{"a", "b"}}},
+		{chat.InputBinary, `{"value":false}`, chat.Answer{Values: []string{"no"}}},
+		{chat.InputBinary, `true`, chat.Answer{Values: []string{"yes"}}},
+	} {
+		got, _ := json.Marshal(edge.InputAnswer(&chat.AgentInputRequest{InputType: c.kind, Options: options}, json.RawMessage(c.raw)))
+		want, _ := json.Marshal(c.want)
+		if string(got) != string(want) {
+			t.Errorf("%s %s: got %s, want %s", c.kind, c.raw, got, want)
+		}
+	}
+}
+
+func TestConsentOfPagesHasSeveralForms(t *testing.T) {
+	yes, no := true, false
+	for raw, want := range map[string]edge.ConsentBody{
+		`true`:                                   {Approved: &yes},
+		`{"approved":false,"reason":"too late"}`: {Approved: &no, Reason: "too late"},
+		`["files.read"]`:                         {Granted: &[]string{"files.read"}},
+		`{"granted":["a"],"duration":"session"}`: {Granted: &[]string{"a"}, Duration: "session"},
+		`"yes"`:                                  {},
+		`{"approved":"yes"}`:                     {},
+		`{"approved":true,"editedArgs":{"city":1}}`: {Approved: &yes, Edited: json.RawMessage(`{"city":1}`)},
+	} {
+		got, _ := json.Marshal(edge.ReadConsent(json.RawMessage(raw)))
+		expected, _ := json.Marshal(want)
+		if string(got) != string(expected) {
+			t.Errorf("%s: got %s, want %s", raw, got, expected)
+		}
+	}
+}
