@@ -68,12 +68,12 @@ func (c *nodes) ready() {
 	}
 }
 
-// until waits up to a minute.
+// until waits; on an idle machine it takes some seconds at most.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); pause(t.Context(), 20*time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !done(); pause(t.Context(), 20*time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
+			t.Fatalf("not within three minutes: %s", what)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (c *nodes) owner(from int, id chat.SessionID) int {
 func TestAConversationGoesOnWhenItsNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	c := startNodes(t, "the-token-of-this-cluster-0123456789")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	// A token that one node has issued is valid on the others.
 	_, body, _ := c.all[0].do(call{method: "POST", path: "/token/issue", header: map[string]string{"X-API-Key": c.token}})

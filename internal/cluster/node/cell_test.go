@@ -19,6 +19,9 @@ import (
 
 const partitions = 3
 
+// limit is how long tests wait for something that happens at once on an idle machine.
+const limit = 3 * time.Minute
+
 // network connects the nodes of a test in memory.
 type network struct {
 	mu    sync.Mutex
@@ -197,7 +200,7 @@ func (c *cell) start(i int, dir string) {
 	m.Node = New(Options{
 		Cluster: "c1", Name: name, Partitions: partitions, Journal: j, Hub: m.hub,
 		Rank:      func(p int) int { return (i - p + 3) % 3 },
-		Heartbeat: 50 * time.Millisecond, Takeover: 400 * time.Millisecond,
+		Heartbeat: 100 * time.Millisecond, Takeover: 1500 * time.Millisecond,
 		TookOver: func(ids []chat.SessionID, _ bool) {
 			m.mu.Lock()
 			defer m.mu.Unlock()
@@ -247,7 +250,7 @@ func (c *cell) stop(i int) {
 // settle waits until each partition has one owner that all running nodes know.
 func (c *cell) settle() {
 	c.t.Helper()
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(limit)
 	for p := range partitions {
 		for {
 			names := map[string]int{}
@@ -274,14 +277,18 @@ func (c *cell) settle() {
 	}
 }
 
-// owner returns the number of the node that owns a session.
+// owner returns the number of the node that owns a session, as soon as there is one.
 func (c *cell) owner(id chat.SessionID) int {
-	for i, m := range c.members {
-		if m.cancel != nil && m.Owns(id) {
-			return i
+	c.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		for i, m := range c.members {
+			if m.cancel != nil && m.Owns(id) {
+				return i
+			}
 		}
 	}
-	return -1
+	c.t.Fatal("no node owns the session")
+	return 0
 }
 
 var ada = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ada"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}}
@@ -327,7 +334,7 @@ func (c *cell) texts(i int, id chat.SessionID) string {
 // eventually waits until look returns want.
 func eventually(t *testing.T, want string, look func() string) {
 	t.Helper()
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(limit)
 	for look() != want {
 		if time.Now().After(end) {
 			t.Fatalf("%q, want %q", look(), want)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -51,7 +50,7 @@ func TestAppendsThroughAnotherNodeKeepTheirOrder(t *testing.T) {
 	var waits []func() ([]chat.Event, error)
 	var want []string
 	for n := range 200 {
-		wait, err := c.members[0].sessions.AppendLater(t.Context(), ada, id, []chat.Draft{text(fmt.Sprint(n))})
+		wait, err := c.members[0].sessions.AppendLater(t.Context(), ada, id, []chat.Draft{text(fmt.Sprint(n)).As(fmt.Sprint("c", n))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +154,7 @@ func TestReadersOfAllNodesSeeTextWhileItIsWritten(t *testing.T) {
 						}
 					}
 				}
-				_, err := c.members[0].sessions.Append(t.Context(), agent, id, []chat.Draft{chat.NewDraft(chat.AgentText{Block: name, Text: written})})
+				_, err := c.members[0].sessions.Append(t.Context(), agent, id, []chat.Draft{chat.NewDraft(chat.AgentText{Block: name, Text: written}).As(string(name))})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -177,7 +176,7 @@ func TestWritesGoOnWhenAnOwnerIsKilled(t *testing.T) {
 	id := c.session(0)
 	dead := c.owner(id)
 	other := 3 - dead // the node that is neither 0 nor the owner
-	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("before")}); err != nil {
+	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("before").As("c0")}); err != nil {
 		t.Fatal(err)
 	}
 	dir := c.members[dead].dir
@@ -265,7 +264,7 @@ func TestForkAndEraseReachAllNodes(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
 	id := c.session(0)
-	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("original")}); err != nil {
+	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("original").As("c0")}); err != nil {
 		t.Fatal(err)
 	}
 	for i, m := range c.members {
@@ -317,10 +316,10 @@ func TestANewOwnerGetsTheSessionsThatHaveWork(t *testing.T) {
 	if _, err := c.members[0].sessions.Update(t.Context(), ada, id, chat.SessionUpdated{Agent: &agent}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("work")}); err != nil {
+	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("work").As("c0")}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if err := c.members[old].HandOver(ctx); err != nil {
 		t.Fatal(err)
