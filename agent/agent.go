@@ -44,6 +44,7 @@ type Info struct {
 	Kind        string   `json:"kind"` // builtin, worker, …
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"` // suggested first messages
+	Models      []string `json:"models,omitempty"`   // that a session may select, the agent's own first
 	Default     bool     `json:"default,omitempty"`  // answers sessions that name no agent
 	Healthy     bool     `json:"healthy"`
 	Problem     string   `json:"problem,omitempty"` // why it is not healthy

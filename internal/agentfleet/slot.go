@@ -14,6 +14,8 @@ type (
 	closer interface{ Close() }
 	// healthy is an agent that reports the result of its last health check.
 	healthy interface{ Health() error }
+	// modelLister is an agent whose sessions may select a model.
+	modelLister interface{ Models() []string }
 	// prober is an agent that can check its health.
 	prober interface {
 		Probe(ctx context.Context) error
@@ -93,6 +95,12 @@ func (s *slot) Servers(ctx context.Context) (all []agent.ToolServer) {
 func (s *slot) Health() (err error) {
 	as(s, func(a healthy) { err = a.Health() })
 	return err
+}
+
+// Models lists the models of the current agent that a session may select.
+func (s *slot) Models() (list []string) {
+	as(s, func(a modelLister) { list = a.Models() })
+	return list
 }
 
 // probe checks the health of the current agent.

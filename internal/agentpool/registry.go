@@ -76,6 +76,9 @@ func (r *Registry) List(workspace string, running map[string]int) []agent.Info {
 				info.Healthy, info.Problem = false, err.Error()
 			}
 		}
+		if m, ok := r.agents[name].(interface{ Models() []string }); ok {
+			info.Models = m.Models()
+		}
 		all = append(all, info)
 	}
 	for _, info := range r.workers.list(workspace) {

@@ -31,6 +31,18 @@ func (r *round) readSettings(ctx context.Context) error {
 	return nil
 }
 
+// Models lists the models that a session may select, the default first. Any other
+// name is accepted, too, if the configuration allows any model.
+func (a *Agent) Models() []string {
+	list := []string{a.opt.Model}
+	for _, name := range a.opt.Models {
+		if name != "*" && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
 // offered reports whether a session may use the named model.
 func (r *round) offered(name string) bool {
 	return name == r.opt.Model || slices.Contains(r.opt.Models, name) || slices.Contains(r.opt.Models, "*")

@@ -23,6 +23,13 @@ func (w *testServer) last() modeltest.Request {
 	return all[len(all)-1]
 }
 
+func TestModelsListsTheDefaultFirst(t *testing.T) {
+	a := model.New(model.Options{Endpoint: "http://127.0.0.1:1", Model: "small", Models: []string{"large", "small", "*"}})
+	if got := strings.Join(a.Models(), " "); got != "small large" {
+		t.Errorf("%q", got)
+	}
+}
+
 // What people choose for a session holds from the next turn on.
 func TestChosenModel(t *testing.T) {
 	var c counter

@@ -99,6 +99,7 @@ type agentInfo struct {
 	Kind        string   `json:"kind"`
 	Description string   `json:"description,omitempty"`
 	Starters    []string `json:"starters,omitempty"`
+	Models      []string `json:"models,omitempty"`
 	Default     bool     `json:"default,omitempty"`
 	Healthy     bool     `json:"healthy"`
 	Problem     string   `json:"problem,omitempty"`

@@ -53,6 +53,8 @@ export interface AgentInfo {
   description?: string;
   /** suggested first messages */
   starters?: string[];
+  /** that a session may select, the agent's own first */
+  models?: string[];
   /** answers sessions that name no agent */
   default?: boolean;
   healthy: boolean;

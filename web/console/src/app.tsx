@@ -1,5 +1,5 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt } from "@parley-hq/client";
+import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Settings } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Keys, useKey } from "./keys.js";
@@ -12,6 +12,7 @@ import { Welcome } from "./welcome.js";
 import type { Words } from "./words.js";
 
 const Inbox = lazy(() => import("./inbox.js").then((m) => ({ default: m.Inbox })));
+const Picks = lazy(() => import("./picks.js").then((m) => ({ default: m.Picks })));
 const SessionMenu = lazy(() => import("./menu.js").then((m) => ({ default: m.SessionMenu })));
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
 
@@ -119,15 +120,22 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   useEffect(() => {
     if (!route.session) setAsked([]);
   }, [route.session]);
+  const [settings, setSettings] = useState<Settings>({});
+  const picked = { agent: chosen?.name ?? "", settings };
+  const pick = (next: typeof picked) => {
+    if (next.agent !== picked.agent) setAgent(next.agent);
+    setSettings(next.settings);
+  };
   const starters = useMemo(() => startersOf(chosen, words), [chosen, words]);
   const start = useCallback(
     async (text: string) => {
       const card = starters.find((s) => typeof s === "object" && s.text === text);
       const title = typeof card === "object" ? card.label : titleOf(text) || words.newConversation;
-      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title });
+      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title, settings });
+      setSettings({}); // they are a choice for one conversation
       return s.session_id;
     },
-    [client, chosen, starters, words],
+    [client, chosen, starters, settings, words],
   );
   const onStart = useCallback(
     (id: string) => {
@@ -259,20 +267,6 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
                     <header className="co-head">
                       {narrow}
                       <h2>{words.newConversation}</h2>
-                      <span className="pl-grow" />
-                      {agents.length > 1 && (
-                        <label className="co-agent">
-                          <span className="pl-hidden">{words.agent}</span>
-                          <select value={chosen?.name ?? ""} onChange={(e) => setAgent(e.target.value)}>
-                            {agents.map((a) => (
-                              <option key={a.name} value={a.name}>
-                                {a.name}
-                                {a.healthy ? "" : ` (${words.away})`}
-                              </option>
-                            ))}
-                          </select>
-                        </label>
-                      )}
                     </header>
                   ),
                 }),
@@ -285,6 +279,11 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
                   {words.conversations}
                 </button>
               </div>
+            ),
+            composerEnd: (
+              <Suspense>
+                {(current || !route.session) && <Picks client={client} agents={agents} session={current} me={me.id} picked={picked} pick={pick} changed={refresh} />}
+              </Suspense>
             ),
             headerStart: narrow,
             headerEnd: (

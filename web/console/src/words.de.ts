@@ -17,6 +17,13 @@ export const german: Words = {
   language: "Sprache",
   close: "Schließen",
 
+  model: "Modell",
+  effort: "Aufwand",
+  efforts: { "": "Üblicher Aufwand", low: "Geringer Aufwand", medium: "Mittlerer Aufwand", high: "Hoher Aufwand" },
+  approvals: "Erlaubnis",
+  approvalModes: { ask: "Mich zuerst fragen", review: "Fragen, außer bei geringem Risiko", all: "Alles erlauben" },
+  notChanged: (why) => `Nicht geändert: ${why}`,
+
   welcome: "Sprich mit deinen Agenten, sieh ihnen bei der Arbeit zu und beantworte ihre Fragen.",
   welcomeNote: "Hier antwortet ein Demo-Agent; probiere etwas davon aus.",
   demo: {

@@ -19,6 +19,14 @@ export const english = {
   language: "Language",
   close: "Close",
 
+  // The menus of the composer.
+  model: "Model",
+  effort: "Effort",
+  efforts: { "": "Usual effort", low: "Low effort", medium: "Medium effort", high: "High effort" } as Record<string, string>,
+  approvals: "Approvals",
+  approvalModes: { ask: "Ask me first", review: "Ask me unless the risk is low", all: "Approve everything" } as Record<string, string>,
+  notChanged: (why: string) => `Not changed: ${why}`,
+
   // The start page.
   welcome: "Talk with your agents, watch them work, and answer what they ask.",
   welcomeNote: "A demo agent answers here; try one of these.",
