@@ -68,12 +68,17 @@ type socket struct {
 
 	running sync.WaitGroup
 	mu      sync.Mutex
-	cancel  map[string]context.CancelFunc // by requestId
+	open    map[string]*openResponse // by requestId
+}
+
+// openResponse is a response that is being sent.
+type openResponse struct {
+	stop func() // ends it
 }
 
 // socket accepts a WebSocket. Without a credential in the handshake, each frame needs one.
 func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
-	s := &socket{d: d, cancel: map[string]context.CancelFunc{}}
+	s := &socket{d: d, open: map[string]*openResponse{}}
 	s.caller, s.authErr = d.Caller(r)
 	limit := int(d.MaxBody)
 	if s.authErr != nil {
@@ -150,21 +155,27 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 	}
 	bound, release := s.d.opt.Bind(ctx, c)
 	bound, cancel := context.WithCancel(bound)
-	stop := func() { cancel(); release() }
-	if err := s.begin(bound, c, f.Request, stop); err != nil {
-		stop()
+	res := &openResponse{stop: func() { cancel(); release() }}
+	if err := s.begin(bound, c, f.Request, res); err != nil {
+		res.stop()
 		return s.fail(ctx, f.Request, err)
 	}
 	s.running.Go(func() {
-		defer s.end(f.Request)
-		err := s.answer(bound, c, &f, req)
+		defer res.stop()
+		last, err := s.answer(bound, c, &f, req)
+		s.free(f.Request, res) // before the last frame: whoever has it may use the id again
 		if ended := wire.Ended(bound); ended != nil {
 			err = ended
-		} else if err == nil || bound.Err() != nil {
+		} else if bound.Err() != nil {
 			return
 		}
-		s.d.Report(bound, chat.SessionID(text.Clip(f.ID, 128)), err)
-		_ = s.fail(ctx, f.Request, err) // it fails when the connection has ended
+		if err == nil {
+			err = s.write(bound, last)
+		}
+		if err != nil {
+			s.d.Report(bound, chat.SessionID(text.Clip(f.ID, 128)), err)
+			_ = s.fail(ctx, f.Request, err) // it fails when the connection has ended
+		}
 	})
 	return nil
 }
@@ -200,8 +211,8 @@ func (s *socket) unbind() {
 	}
 }
 
-// begin registers a request with the function that ends its response.
-func (s *socket) begin(ctx context.Context, c chat.Caller, request string, stop func()) error {
+// begin registers the response to a request.
+func (s *socket) begin(ctx context.Context, c chat.Caller, request string, res *openResponse) error {
 	if err := wire.Ended(ctx); err != nil { // the credential ended after the frame was read
 		return err
 	}
@@ -212,48 +223,57 @@ func (s *socket) begin(ctx context.Context, c chat.Caller, request string, stop 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.cancel[request] != nil || len(s.cancel) >= maxRequests {
+	if s.open[request] != nil || len(s.open) >= maxRequests {
 		return chat.Errorf(chat.SlowDown, "A socket has at most %d responses at once, each with its own requestId.", maxRequests)
 	}
-	s.cancel[request] = stop
+	s.open[request] = res
 	return nil
+}
+
+// free makes a request id usable again.
+func (s *socket) free(request string, res *openResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open[request] == res {
+		delete(s.open, request)
+	}
 }
 
 // end ends a response. The turn goes on: pages also send abort when they are closed.
 func (s *socket) end(request string) {
 	s.mu.Lock()
-	cancel := s.cancel[request]
-	delete(s.cancel, request)
+	res := s.open[request]
+	delete(s.open, request)
 	s.mu.Unlock()
-	if cancel != nil {
-		cancel()
+	if res != nil {
+		res.stop()
 	}
 }
 
-// answer responds to a send frame, or without a request to a resume frame.
-func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, req *sendRequest) error {
+// answer responds to a send frame, or without a request to a resume frame. It returns the last frame.
+func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, req *sendRequest) (serverFrame, error) {
 	if req != nil {
 		req.agent = f.Body.Agent
 		t, err := s.d.send(ctx, c, req, false)
 		if err != nil {
-			return err
+			return serverFrame{}, err
 		}
 		return s.respond(ctx, c, f.Request, t)
 	}
 	t, err := s.d.resumable(ctx, c, f.ID, false, f.Body.Replay == replayFinished)
 	if err != nil {
-		return err
+		return serverFrame{}, err
 	}
 	if t == nil {
-		return s.write(ctx, serverFrame{Type: frameNoActive, Request: f.Request})
+		return serverFrame{Type: frameNoActive, Request: f.Request}, nil
 	}
 	return s.respond(ctx, c, f.Request, *t)
 }
 
-// respond sends the chunks of a target, numbered from 0.
-func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t target) error {
+// respond sends the chunks of a target, numbered from 0, and returns the last frame.
+func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t target) (serverFrame, error) {
 	if err := s.write(ctx, serverFrame{Type: frameStart, Request: request}); err != nil {
-		return err
+		return serverFrame{}, err
 	}
 	n := 0
 	var frames []byte
@@ -265,10 +285,7 @@ func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t t
 		}
 		return s.conn.Write(ctx, frames)
 	}, func() error { return s.conn.Ping(ctx, nil) })
-	if err != nil {
-		return err
-	}
-	return s.write(ctx, serverFrame{Type: frameEnd, Request: request})
+	return serverFrame{Type: frameEnd, Request: request}, err
 }
 
 // fail ends a request with a sentence for the page.
