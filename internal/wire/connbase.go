@@ -31,7 +31,6 @@ type connBase struct {
 	wmu    sync.Mutex
 	renew  int64 // when the write deadline must be moved again, in nanoseconds since start
 	closed bool
-	wrote  uint8      // writes before try was made
 	try    *tryWriter // made by the first attempt to write without waiting
 }
 

@@ -72,7 +72,8 @@ func (s *Stream) sendTaken(p []byte) error {
 		}
 		*buf = b
 		s.head = nil
-		return s.write(b)
+		_, err := s.conn.Write(b)
+		return err
 	}
 	return s.sendVector(p)
 }

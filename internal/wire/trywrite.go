@@ -39,31 +39,6 @@ func (t *tryWriter) send(b []byte) int {
 	return t.n
 }
 
-// maxTry is the size up to which write tries to write without waiting: the thread is not
-// preempted during that call.
-const maxTry = 16 << 10
-
-// tryAfter is the number of writes after which write begins to try: a connection that is
-// idle needs no memory for it.
-const tryAfter = 8
-
-// write writes b, and waits for the peer only if the kernel does not take it at once: a
-// write that may wait costs the scheduler more, see writeNow. The caller holds wmu.
-func (l *connBase) write(b []byte) error {
-	if l.try == nil {
-		if l.wrote++; l.wrote == tryAfter {
-			l.try = newTryWriter(l.conn)
-		}
-	} else if l.try.raw != nil && len(b) <= maxTry {
-		b = b[l.try.send(b):]
-	}
-	if len(b) == 0 {
-		return nil
-	}
-	_, err := l.conn.Write(b)
-	return err
-}
-
 // trySend sends b if the kernel takes it without waiting for the peer. It reports false if
 // nothing was taken. When a part was taken, flush runs in a goroutine: its write sends the
 // rest first. The caller holds wmu.

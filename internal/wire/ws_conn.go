@@ -129,8 +129,8 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 	if err == nil {
 		err = c.sendRest()
 	}
-	if err == nil {
-		err = c.write(b)
+	if err == nil && len(b) > 0 {
+		_, err = c.conn.Write(b)
 	}
 	if err == nil {
 		return nil
