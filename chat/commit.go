@@ -14,6 +14,7 @@ type Commit struct {
 	Facts   []Fact  // the same, as stored
 	Keys    []Key   // idempotency keys of the events that have one, in their order
 	Ends    []BlockEnds
+	Files   []FileInfo // the files that the events add, and without SHA256 those that they remove; only in a cluster
 
 	// What SetState sets.
 	Head       Hash     // of the last fact

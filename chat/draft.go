@@ -25,7 +25,8 @@ type Draft struct {
 	Via        string // the dialect that it came through; set by dialects, never by clients
 	Interrupt  bool   // a user message that stops the running turn, whatever the session's policy
 	Expect     *Expected
-	AfterSeq   Seq // the session's last event when the sender decided; 0 means not checked
+	AfterSeq   Seq       // the session's last event when the sender decided; 0 means not checked
+	File       *FileName // the change of a file that the event reports; set by the server, and used in a cluster only
 
 	sent uint64 // the digest of what was sent, 0 until it is needed
 }

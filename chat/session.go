@@ -135,6 +135,12 @@ type FileInfo struct {
 	StoredAt  At     `json:"stored_at"`
 }
 
+// FileName is a change of a path of a session's files that is stored with an event.
+type FileName struct {
+	FileInfo      // without SHA256 if the path is removed
+	IfAbsent bool `json:"if_absent,omitempty"` // refuse with a conflict when the path is there already
+}
+
 // FileWrite says how a file is stored.
 type FileWrite struct {
 	Max      int64 // most bytes to take; 0 means the store's limit, and never more than that

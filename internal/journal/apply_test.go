@@ -198,7 +198,7 @@ func exampleFrames(t *testing.T) (frames []*Frame) {
 	for i := range 8 {
 		add(0, commit(one, message("%d", i), chat.AgentInputRequest{RequestID: fmt.Sprint("r-", i), InputType: chat.InputText, Text: "?", Deadline: epoch}),
 			commit(one, chat.UserInputResponse{RequestID: fmt.Sprint("r-", i), Text: "!"}))
-		add(1, commit(two, message("%s", strings.Repeat("x", 3000))), &FilesChange{"s-2", int64(i * 100)})
+		add(1, commit(two, message("%s", strings.Repeat("x", 3000))), &FilesChange{"s-2", []chat.FileInfo{{Path: fmt.Sprint(i % 3), Size: int64(i * 100), SHA256: "ab"}}, false})
 	}
 	ghost := must(newAuthor(j, "s-3"))(t)
 	whole := must(ghost.build(chat.SessionStarted{Agent: "demo"}, message("one"), message("two")))(t)
@@ -240,12 +240,12 @@ func testApplyRefusesWhatDoesNotFit(t *testing.T, j *Journal) {
 	eraseOther := &EraseChange{chat.Erasure{Number: 7, Receipt: chat.Receipt{Session: "s-1"}}}
 	_, orphan := cutImport(&ImportChange{must(must(newAuthor(j, "s-3"))(t).build(chat.SessionStarted{Agent: chat.NoAgent}, message("x")))(t), ImportEnd}, 1)
 	refused, err := j.Apply(&Frame{Partition: 3, Copy: []byte("c"), Changes: []Change{
-		stale, broken, good, good, twice, twice, lost, eraseOther, orphan, &FilesChange{"s-none", 5},
+		stale, broken, good, good, twice, twice, lost, eraseOther, orphan, &FilesChange{Session: "s-none", Files: []chat.FileInfo{{Path: "a"}}},
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []chat.Code{chat.Conflict, chat.Conflict, "", chat.Conflict, "", chat.Conflict, chat.NotFound, chat.Invalid, chat.Conflict, ""}
+	want := []chat.Code{chat.Conflict, chat.Conflict, "", chat.Conflict, "", chat.Conflict, chat.NotFound, chat.Invalid, chat.Conflict, chat.NotFound}
 	for i, err := range refused {
 		if chat.CodeOf(err) != want[i] {
 			t.Errorf("change %d: %v, want %q", i, err, want[i])

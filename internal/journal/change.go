@@ -40,10 +40,11 @@ func AliasIDOf(workspace, actorKey, foreign string) AliasID {
 // FinishErase removes its text from the files of each node.
 type EraseChange struct{ chat.Erasure }
 
-// FilesChange sets the size of a session's files.
+// FilesChange adds and removes files of a session. The bytes of the files are stored elsewhere.
 type FilesChange struct {
-	Session chat.SessionID
-	Bytes   int64
+	Session  chat.SessionID
+	Files    []chat.FileInfo // without SHA256: the path is removed
+	IfAbsent bool            // the change is refused with Conflict when one of the paths is there already
 }
 
 // ImportChange stores a part of an imported log. A part follows the one before like

@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/fields"
@@ -24,7 +23,8 @@ const (
 	flagBusy = 1 << iota
 	flagRecord
 	flagCheckpoint
-	flagsKnown = flagBusy | flagRecord | flagCheckpoint
+	flagFiles
+	flagsKnown = flagBusy | flagRecord | flagCheckpoint | flagFiles
 )
 
 // EncodeChange appends the encoding of a change to b. A reader needs the kind to
@@ -70,7 +70,9 @@ func DecodeChange(kind byte, data []byte) (Change, error) {
 		copy(a.Alias[:], r.Take(len(a.Alias)))
 		c = a
 	case changeFiles:
-		c = &FilesChange{Session: readSession(r), Bytes: int64(r.Number(math.MaxInt64))}
+		f := &FilesChange{Session: readSession(r), IfAbsent: readFlag(r)}
+		f.Files, err = readFileInfos(r)
+		c = f
 	case changeErase:
 		c, err = readErasure(r)
 	default:
@@ -104,7 +106,7 @@ func (c *AliasChange) append(b []byte) ([]byte, error) {
 }
 
 func (c *FilesChange) append(b []byte) ([]byte, error) {
-	return fields.AppendNumber(fields.AppendBytes(b, c.Session), uint64(max(0, c.Bytes))), nil
+	return appendFileInfos(appendFlag(fields.AppendBytes(b, c.Session), c.IfAbsent), c.Files)
 }
 
 func (c *EraseChange) append(b []byte) ([]byte, error) {
@@ -143,6 +145,9 @@ func appendCommit(b []byte, c *chat.Commit) ([]byte, error) {
 	if c.Checkpoint != nil {
 		flags |= flagCheckpoint
 	}
+	if len(c.Files) > 0 {
+		flags |= flagFiles
+	}
 	b = append(b, flags)
 	b = fields.AppendNumber(b, uint64(len(c.Facts)))
 	for i := range c.Facts {
@@ -172,6 +177,9 @@ func appendCommit(b []byte, c *chat.Commit) ([]byte, error) {
 	}
 	if c.Checkpoint != nil {
 		b = fields.AppendBytes(b, c.Checkpoint)
+	}
+	if len(c.Files) > 0 {
+		return appendFileInfos(b, c.Files)
 	}
 	return b, nil
 }
@@ -221,7 +229,25 @@ func readCommit(r *fields.Reader) (*chat.Commit, error) {
 			r.Fail()
 		}
 	}
+	if flags&flagFiles != 0 {
+		var err error
+		if c.Files, err = readFileInfos(r); err != nil {
+			return nil, err
+		}
+	}
 	return c, nil
+}
+
+func appendFileInfos(b []byte, files []chat.FileInfo) ([]byte, error) {
+	list, err := json.Marshal(files)
+	return fields.AppendBytes(b, list), err
+}
+
+func readFileInfos(r *fields.Reader) (files []chat.FileInfo, err error) {
+	if err := json.Unmarshal(r.Bytes(MaxChange), &files); err != nil || len(files) == 0 {
+		return nil, notAChange("the files are unreadable")
+	}
+	return files, nil
 }
 
 func readKeys(r *fields.Reader, c *chat.Commit) {

@@ -33,7 +33,11 @@ func (c *CommitChange) stage(s *staging) error {
 	if err != nil {
 		return err
 	}
-	s.count(next.lists, next.last.bytes-p.next.last.bytes)
+	more, err := putFileNames(s.b, s.b, c.Number, c.Files)
+	if err != nil {
+		return err
+	}
+	s.count(next.lists, next.last.bytes-p.next.last.bytes+more)
 	p.next.last, p.next.busy, p.next.lists = next.last, next.busy, next.lists
 	s.sessions[c.Session] = p
 	return nil
@@ -75,13 +79,15 @@ func (c *FilesChange) lock(l *lockSet) { l.session(c.Session) }
 
 func (c *FilesChange) stage(s *staging) error {
 	p, err := s.find(c.Session)
-	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
-		return nil // as SetFiles
-	}
 	if err != nil {
 		return err
 	}
-	more, err := putFiles(s.b, s.b, p.next.number, func(int64) int64 { return c.Bytes })
+	if c.IfAbsent {
+		if err := checkAbsent(s.b, p.next.number, c.Files); err != nil {
+			return err
+		}
+	}
+	more, err := putFileNames(s.b, s.b, p.next.number, c.Files)
 	if err == nil {
 		s.count(p.next.lists, more)
 	}
@@ -133,7 +139,11 @@ func (c *ImportChange) stage(s *staging) error {
 		return err
 	}
 	if c.Step == ImportEnd {
-		s.count(next.lists, next.last.bytes)
+		more, err := putFileNames(s.b, s.b, c.Number, c.Files)
+		if err != nil {
+			return err
+		}
+		s.count(next.lists, next.last.bytes+more)
 		h.last = logEnd{} // nothing is readable before the batch is stored
 		next.number, next.full = c.Number, true
 		s.sessions[c.Session] = &staged{cached: h, next: next}

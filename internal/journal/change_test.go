@@ -17,10 +17,11 @@ func exampleChanges(t testing.TB) []Change {
 	a.State = a.next
 	short := must(a.build(message("more")))(t)
 	short.Busy = !short.Busy
+	short.Files = []chat.FileInfo{{Path: "a", Size: 3, SHA256: "ab"}}
 	first, rest := cutImport(&ImportChange{c, ImportEnd}, 1)
 	return []Change{
 		&CommitChange{c}, &CommitChange{short}, first, rest, &ImportChange{&chat.Commit{Session: "s-1", Number: 77}, ImportDrop},
-		&AliasChange{Alias: AliasIDOf("w", "a", "f"), Session: "s-1", Replace: true}, &FilesChange{"s-1", 1 << 40},
+		&AliasChange{Alias: AliasIDOf("w", "a", "f"), Session: "s-1", Replace: true}, &FilesChange{"s-1", []chat.FileInfo{{Path: "a/b", MediaType: "text/plain", Size: 1 << 40, SHA256: "ab", StoredAt: epoch}, {Path: "c"}}, true},
 		&EraseChange{chat.Erasure{Number: 77, Workspace: "w", Owner: a.Actor, Receipt: chat.Receipt{Session: "s-1", Events: 3, ErasedAt: epoch, Note: "<&>"}}},
 	}
 }

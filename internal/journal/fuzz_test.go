@@ -31,7 +31,7 @@ func FuzzDecodeKey(f *testing.F) {
 			back = hashKey(nil, d.kind, d.hash)
 		case kEvent, kState, kEnds:
 			back = seqKey(nil, d.kind, d.number, d.seq)
-		case kClient, kPrompt:
+		case kClient, kPrompt, kFileName:
 			back = numberHashKey(nil, d.kind, d.number, d.hash)
 		case kDeadline:
 			back = deadlineKey(nil, d.at, d.number, d.hash)

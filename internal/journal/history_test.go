@@ -67,9 +67,14 @@ func (h *history) step() (changes []Change, refused bool) {
 		h.gone[id] = true
 		return []Change{&EraseChange{e}}, false
 	case what < 4:
-		n := rapid.Int64Range(0, 5000).Draw(t, "files")
-		h.check(h.j.SetFiles(ctx, id, n))
-		return []Change{&FilesChange{id, n}}, false
+		info := chat.FileInfo{Path: rapid.StringMatching(`[abc]`).Draw(t, "path"), SHA256: rapid.SampledFrom([]string{"", "x"}).Draw(t, "hash")}
+		if info.SHA256 != "" {
+			info.Size = rapid.Int64Range(0, 5000).Draw(t, "size")
+		}
+		c := &FilesChange{Session: id, Files: []chat.FileInfo{info}}
+		_, err := h.j.Apply(&Frame{Partition: partitionOf(c), Copy: []byte{1}, Changes: []Change{c}})
+		h.check(err)
+		return []Change{c}, false
 	case what < 8:
 		return h.alias(id)
 	}

@@ -29,6 +29,7 @@ const (
 	kErasing    = 'X' // number → hash(id), then maybe the intention as JSON: files may still hold its text
 	kImporting  = 'P' // number → an import has begun and not ended: nothing, or with Apply the end of what is stored
 	kFiles      = 'F' // number → bytes of the session's files, if there are any
+	kFileName   = 'n' // number, hash(path) → chat.FileInfo as JSON; only on nodes of a cluster
 	kStored     = 'G' // hash(workspace), hash(workspace, owner) → bytes stored; merged
 	kCopy       = 'Q' // partition → what Apply was given with the last frame; only on nodes of a cluster
 	kAfterEvery = 0xff
@@ -36,7 +37,7 @@ const (
 
 // ranged lists the kinds with keys (kind, number, …). Removing a session takes one
 // range delete for each.
-var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking, kFiles}
+var ranged = []byte{kEvent, kRecord, kState, kClient, kPrompt, kEnds, kWorking, kFiles, kFileName}
 
 // keyHash is a hash of texts, used in keys.
 type keyHash [16]byte
@@ -127,7 +128,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 	want := map[byte]int{
 		kFormat: 0, kID: 16, kName: 8, kEvent: 16, kRecord: 8, kState: 16, kClient: 24, kPrompt: 24,
 		kDeadline: 32, kEnds: 16, kWorking: 8, kActivity: 32, kAlias: 16, kAliasOf: 32, kTombstone: 16,
-		kErasing: 8, kImporting: 8, kFiles: 8, kStored: 32, kCopy: 2,
+		kErasing: 8, kImporting: 8, kFiles: 8, kFileName: 24, kStored: 32, kCopy: 2,
 	}
 	if n, known := want[d.kind]; !known || n != len(k) {
 		return d, false
@@ -142,7 +143,7 @@ func decodeKey(k []byte) (d decoded, ok bool) {
 		if d.kind == kEvent && d.seq == headSeq {
 			d.kind, d.seq = kHead, 0
 		}
-	case kClient, kPrompt:
+	case kClient, kPrompt, kFileName:
 		d.number, d.hash = chat.Number(u64()), sum()
 	case kDeadline:
 		d.at, d.number, d.hash = atOrdered(u64()), chat.Number(u64()), sum()

@@ -161,7 +161,7 @@ func (v *verifier) session(ctx context.Context, id chat.SessionID, n chat.Number
 // kindNames are the values of Damage.Kind by kind of key.
 var kindNames = map[byte]string{
 	kEvent: "event", kRecord: "record", kState: "checkpoint", kClient: "client id",
-	kPrompt: "prompt", kEnds: "block ends", kWorking: "working", kFiles: "counter",
+	kPrompt: "prompt", kEnds: "block ends", kWorking: "working", kFiles: "counter", kFileName: "file name",
 }
 
 // orphans finds keys under numbers that no session has.

@@ -174,6 +174,11 @@ func (a *appending) lookUpOne(ctx context.Context, r *sequencer, i int) error {
 			return nil
 		}
 	}
+	if d.File != nil && r.sessions.opt.Remote != nil {
+		if err := r.checkFile(ctx, d.File); err != nil {
+			return err
+		}
+	}
 	if id := requestOf(d.Body); id != "" {
 		if _, used, err := r.sessions.log.Prompt(ctx, r.id, id); err != nil {
 			return err
@@ -247,6 +252,9 @@ func (d *decision) draft(c chat.Caller, draft chat.Draft) (chat.Event, error) {
 		return chat.Event{}, err
 	}
 	if err := d.fits(&draft); err != nil {
+		return chat.Event{}, err
+	}
+	if err := d.fileFits(draft.File); err != nil {
 		return chat.Event{}, err
 	}
 	if draft.Workstream != "" {

@@ -75,6 +75,7 @@ type sentDraft struct {
 	Interrupt  bool            `json:"interrupt,omitempty"`
 	Expect     *chat.Expected  `json:"expect,omitempty"`
 	AfterSeq   chat.Seq        `json:"after,omitempty"`
+	File       *chat.FileName  `json:"file,omitempty"`
 }
 
 func drafts(list []sentDraft) []chat.Draft {
@@ -82,7 +83,7 @@ func drafts(list []sentDraft) []chat.Draft {
 	for i, d := range list {
 		out[i] = chat.Draft{
 			Type: d.Type, Payload: d.Payload, ClientID: d.ClientID, Workstream: d.Workstream, Parent: d.Parent, Turn: d.Turn, Attempt: d.Attempt,
-			Via: d.Via, Interrupt: d.Interrupt, Expect: d.Expect, AfterSeq: d.AfterSeq,
+			Via: d.Via, Interrupt: d.Interrupt, Expect: d.Expect, AfterSeq: d.AfterSeq, File: d.File,
 		}
 	}
 	return out

@@ -24,6 +24,7 @@ type decision struct {
 	facts  []chat.Fact
 	keys   []chat.Key
 	ends   []chat.BlockEnds
+	named  []chat.FileInfo // the changes of files that the events report
 
 	record   bool // the session's record changed
 	members  bool // access to the session changed
@@ -117,6 +118,9 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 			d.ends = append(d.ends, chat.BlockEnds{Seq: seq, Ends: open.Ends})
 		}
 	}
+	if draft.File != nil {
+		d.named = append(d.named, draft.File.FileInfo)
+	}
 	if st.Apply(&e) {
 		d.record = true
 	}
@@ -144,7 +148,7 @@ func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, tu
 func (d *decision) commit() (*chat.Commit, error) {
 	d.first.commit = chat.Commit{
 		Session: d.session, Number: d.state.Number, After: d.after,
-		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends,
+		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends, Files: d.named,
 	}
 	return &d.first.commit, d.first.commit.SetState(d.state, d.record)
 }

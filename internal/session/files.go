@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -27,7 +28,7 @@ func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID
 				return err
 			}
 			draft := chat.NewDraft(chat.FileUploaded{Path: info.Path, Name: path.Base(info.Path), MediaType: info.MediaType, Size: info.Size, SHA256: info.SHA256})
-			draft.Workstream, draft.Via = f.Workstream, f.Via
+			draft.Workstream, draft.Via, draft.File = f.Workstream, f.Via, &chat.FileName{FileInfo: info, IfAbsent: f.IfAbsent}
 			_, err := s.Append(ctx, c, sess.ID, []chat.Draft{draft})
 			return err
 		},
@@ -42,7 +43,7 @@ func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.Sessio
 	}
 	return s.opt.Artifacts.Remove(ctx, sess.ID, name, sess.Last, func(info chat.FileInfo) error {
 		draft := chat.NewDraft(chat.FileRemoved{Path: info.Path})
-		draft.Via = via
+		draft.Via, draft.File = via, &chat.FileName{FileInfo: chat.FileInfo{Path: info.Path}}
 		// A removal frees space, so it is allowed even when the owner's quota is used up.
 		wait, err := s.appendLater(ctx, c, sess.ID, []chat.Draft{draft}, false)
 		if err == nil {
@@ -50,6 +51,39 @@ func (s *Sessions) RemoveFile(ctx context.Context, c chat.Caller, id chat.Sessio
 		}
 		return err
 	})
+}
+
+// checkFile refuses a change of a file that does not fit the files that the log of a cluster names. A single server has checked
+// it in its file store.
+func (r *sequencer) checkFile(ctx context.Context, f *chat.FileName) error {
+	_, there, err := r.sessions.log.File(ctx, r.id, f.Path)
+	if err != nil {
+		return err
+	}
+	return fileFits(f, there)
+}
+
+// fileFits refuses a change of a file that does not fit the changes of the same commit.
+func (d *decision) fileFits(f *chat.FileName) error {
+	if f == nil {
+		return nil
+	}
+	for _, before := range slices.Backward(d.named) {
+		if before.Path == f.Path {
+			return fileFits(f, before.SHA256 != "")
+		}
+	}
+	return nil
+}
+
+func fileFits(f *chat.FileName, there bool) error {
+	switch {
+	case there && f.IfAbsent:
+		return chat.Errorf(chat.Conflict, "there is an artifact %q already", f.Path)
+	case !there && f.SHA256 == "":
+		return chat.Errorf(chat.NotFound, "the session has no artifact %q", f.Path)
+	}
+	return nil
 }
 
 // fileOwner returns a session whose files the caller may change. The append checks

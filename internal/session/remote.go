@@ -128,7 +128,7 @@ func (s *Sessions) sendAppend(ctx context.Context, c chat.Caller, id chat.Sessio
 			return nil, at(i, len(list), err)
 		}
 		d := &list[i]
-		q.Drafts[i] = sentDraft{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt, d.Via, d.Interrupt, d.Expect, d.AfterSeq}
+		q.Drafts[i] = sentDraft{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt, d.Via, d.Interrupt, d.Expect, d.AfterSeq, d.File}
 	}
 	get := s.send(ctx, q)
 	return func() ([]chat.Event, error) {

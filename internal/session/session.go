@@ -33,6 +33,7 @@ type journal interface {
 	Stored(ctx context.Context, workspace string, owner chat.Actor) (ofOwner, ofWorkspace int64, err error)
 	SizeOf(ctx context.Context, id chat.SessionID) (bytes int64, err error)
 	SetFiles(ctx context.Context, id chat.SessionID, bytes int64) error
+	File(ctx context.Context, id chat.SessionID, path string) (chat.FileInfo, bool, error)
 	Count(ctx context.Context, workspace string, member chat.Actor, owned bool, most int) (int, error)
 	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)

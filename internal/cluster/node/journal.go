@@ -95,14 +95,8 @@ func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, 
 	return e, err
 }
 
-// SetFiles sets the size of a session's files.
-func (j *Journal) SetFiles(ctx context.Context, id chat.SessionID, bytes int64) error {
-	err := j.node.submit(ctx, j.node.partOf(id), &journal.FilesChange{Session: id, Bytes: bytes}, true)
-	if code := chat.CodeOf(err); code == chat.NotFound || code == chat.Gone {
-		return nil
-	}
-	return err
-}
+// SetFiles does nothing: all nodes count the files that the log names.
+func (j *Journal) SetFiles(context.Context, chat.SessionID, int64) error { return nil }
 
 // Import stores a whole log under a free id.
 func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error {
