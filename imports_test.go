@@ -71,7 +71,7 @@ var rules = []rule{
 	{folder: "internal/cluster", own: []string{"internal/fields"}},
 	{folder: "internal/cluster/clustertest", own: []string{"internal/cluster"}}, // a log, for tests
 	{folder: "internal/cluster/natslog", own: []string{"internal/cluster"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "internal/cluster/node", own: []string{"chat", "internal/cluster", "internal/cluster/natslog", "internal/hub", "internal/journal", "internal/session"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/cluster/node", own: []string{"chat", "internal/cluster", "internal/artifact", "internal/fields", "internal/cluster/natslog", "internal/hub", "internal/journal", "internal/session"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/turnlog", own: []string{"chat"}},
 	{folder: "internal/pages", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/pages", "internal/turnlog", "internal/wire"}},

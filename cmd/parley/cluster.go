@@ -103,7 +103,7 @@ func (p *parley) openNode() error {
 	}
 	rank := slices.Index(peers, p.cfg.ClusterListen)
 	p.node = node.New(node.Options{
-		Cluster: p.clusterID, Name: id, Partitions: partitions, Journal: p.journal, Hub: p.hub, Logger: p.log,
+		Cluster: p.clusterID, Name: id, Partitions: partitions, Journal: p.journal, Hub: p.hub, Files: p.local, Logger: p.log,
 		// Every node prefers other partitions, so that a new cluster shares the work.
 		Rank:     func(part int) int { return (rank - part + partitions*len(peers)) % len(peers) },
 		TookOver: p.runner.TakeOver, Lost: p.runner.Release, Describe: p.describe,

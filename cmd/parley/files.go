@@ -10,6 +10,31 @@ import (
 	"github.com/parley-hq/parley/internal/session"
 )
 
+// fileStore keeps the files of sessions: artifact.Local on a single server, node.Files in a cluster.
+type fileStore interface {
+	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error)
+	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
+	Stat(ctx context.Context, id chat.SessionID, path string) (chat.FileInfo, error)
+	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) ([]chat.FileInfo, bool, error)
+	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
+	Usage(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
+	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
+	FinishChanges(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
+	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
+	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
+}
+
+// openFiles opens the folder of files.
+func (p *parley) openFiles() (err error) {
+	opt := artifact.Options{Max: p.cfg.MaxArtifact, Room: p.roomForFiles}
+	if !p.cfg.clustered() {
+		opt.Changed = p.countFiles
+	}
+	p.local, err = artifact.Open(artifactDir(p.cfg.Data), opt)
+	p.artifacts = p.local
+	return err
+}
+
 // store stores a file of an agent; commit appends its event.
 func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(size int64) error) error {
 	sess, err := p.sessions.Get(ctx, chat.Trusted, id)
@@ -17,17 +42,22 @@ func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType s
 		return err
 	}
 	_, err = p.artifacts.Put(ctx, id, path, mediaType, body, artifact.PutOptions{
-		After: sess.Last, Commit: func(info chat.FileInfo) error { return commit(info.Size) },
+		After: sess.Last, Commit: func(info chat.FileInfo) error {
+			if p.node != nil {
+				return p.node.Files().Named(ctx, id, info, func() error { return commit(info.Size) })
+			}
+			return commit(info.Size)
+		},
 	})
 	return err
 }
 
 // files is the artifact store for the dialects.
-type files struct{ *artifact.Local }
+type files struct{ fileStore }
 
 // Put stores a file of at most limit bytes.
 func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
+	return f.fileStore.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
 }
 
 // agentFiles is the artifact store for agents. Each change is an event of the session.

@@ -45,17 +45,9 @@ func (c *ServeCmd) setStored() {
 	c.MaxStoredOwn = cmp.Or(c.MaxStoredOwn, int64(size/4))
 }
 
-// countFiles adds a difference to the stored bytes of a session's files.
+// countFiles adds a difference to the stored bytes of a session's files. The nodes of a cluster count what their log names.
 func (p *parley) countFiles(id chat.SessionID, bytes int64) {
-	err := error(nil)
-	if p.node == nil {
-		err = p.journal.AddFiles(context.Background(), id, bytes)
-	} else if _, total, failed := p.artifacts.Usage(context.Background(), id); failed != nil {
-		err = failed
-	} else {
-		err = p.node.Journal().SetFiles(context.Background(), id, total)
-	}
-	if err != nil {
+	if err := p.journal.AddFiles(context.Background(), id, bytes); err != nil {
 		p.log.Warn("the bytes of a file could not be counted", "session", id, "bytes", bytes, "err", err)
 	}
 }

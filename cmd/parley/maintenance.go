@@ -50,7 +50,7 @@ func (p *parley) backup(ctx context.Context, w io.Writer) (err error) {
 	if err := tarFolder(ctx, out, copied, "store"); err != nil {
 		return err
 	}
-	err = p.artifacts.Walk(ctx, func(e artifact.Entry) error {
+	err = p.local.Walk(ctx, func(e artifact.Entry) error {
 		head := &tar.Header{Name: "artifacts/" + e.Path, Mode: 0o600, Size: e.Size, ModTime: time.Now()}
 		if e.SameAs != "" {
 			head.Typeflag, head.Linkname, head.Size = tar.TypeLink, "artifacts/"+e.SameAs, 0
@@ -120,7 +120,7 @@ type verifyLine struct {
 func (p *parley) verify(ctx context.Context, line func(v any) error) error {
 	last := time.Now()
 	var broken error
-	problems, report, err := findDamage(ctx, p.journal, p.artifacts, p.cfg.Data, func(v journal.VerifyProgress) {
+	problems, report, err := findDamage(ctx, p.journal, p.local, p.cfg.Data, func(v journal.VerifyProgress) {
 		if time.Since(last) > 200*time.Millisecond && broken == nil {
 			last = time.Now()
 			broken = line(verifyLine{Sessions: v.Sessions, Events: v.Events})

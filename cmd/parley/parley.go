@@ -47,7 +47,8 @@ type parley struct {
 	log       *slog.Logger
 	auth      *auth.Auth
 	journal   *journal.Journal
-	artifacts *artifact.Local
+	artifacts fileStore
+	local     *artifact.Local // the files on this machine's disk; the same as artifacts on a single server
 	audit     *audit.Log
 	hub       *hub.Hub
 	sessions  *session.Sessions
@@ -105,7 +106,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 		return nil, err
 	}
 	opened = append(opened, p.journal.Close)
-	if p.artifacts, err = artifact.Open(artifactDir(cfg.Data), artifact.Options{Max: cfg.MaxArtifact, Room: p.roomForFiles, Changed: p.countFiles}); err != nil {
+	if err := p.openFiles(); err != nil {
 		return nil, err
 	}
 	p.hub = hub.New(p.journal, hub.Options{Logger: log})
@@ -119,6 +120,7 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 		if err := p.openNode(); err != nil {
 			return nil, err
 		}
+		p.artifacts = p.node.Files()
 	}
 	p.openSessions()
 	p.openFleet()

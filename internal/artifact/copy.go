@@ -90,6 +90,18 @@ func (l *Local) copyAll(ctx context.Context, from, to chat.SessionID) error {
 // number. What is there already with the same bytes is left as it is, so a merge
 // may be repeated.
 func (l *Local) Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error) {
+	return Merge(ctx, l, id, folders, into)
+}
+
+// Names has what Merge needs of a store.
+type Names interface {
+	List(ctx context.Context, session chat.SessionID, prefix, after string, limit int) ([]Info, bool, error)
+	Stat(ctx context.Context, session chat.SessionID, path string) (Info, error)
+	Copy(ctx context.Context, from chat.SessionID, source string, to chat.SessionID, target string) (Info, error)
+}
+
+// Merge does for any store what Local.Merge does.
+func Merge(ctx context.Context, l Names, id chat.SessionID, folders []string, into string) ([]string, error) {
 	var paths []string
 	seen := map[string]bool{}
 	for _, folder := range folders {
@@ -98,7 +110,7 @@ func (l *Local) Merge(ctx context.Context, id chat.SessionID, folders []string, 
 			return paths, err
 		}
 		for _, info := range infos {
-			to, err := l.mergeOne(ctx, id, info, into+strings.TrimPrefix(info.Path, folder))
+			to, err := mergeOne(ctx, l, id, info, into+strings.TrimPrefix(info.Path, folder))
 			if chat.CodeOf(err) == chat.NotFound {
 				continue // deleted meanwhile
 			}
@@ -113,7 +125,7 @@ func (l *Local) Merge(ctx context.Context, id chat.SessionID, folders []string, 
 	return paths, nil
 }
 
-func (l *Local) mergeOne(ctx context.Context, id chat.SessionID, info Info, target string) (string, error) {
+func mergeOne(ctx context.Context, l Names, id chat.SessionID, info Info, target string) (string, error) {
 	const most = 1000
 	for try := 1; ; try++ {
 		to := numbered(target, try)

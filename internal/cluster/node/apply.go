@@ -25,11 +25,13 @@ func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []erro
 		}
 		f.Changes = append(f.Changes, change)
 	}
+	files := a.files.changed(f.Changes)
 	a.show.Lock()
 	defer a.show.Unlock()
 	if refused, err = a.opt.Journal.Apply(f); err != nil {
 		return nil, err
 	}
+	a.files.applied(files)
 	own := c.Claim.Node == a.opt.Name && c.Claim.Process == a.process
 	for i, change := range f.Changes {
 		if refused[i] == nil {

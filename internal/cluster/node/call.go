@@ -18,6 +18,8 @@ const (
 	msgSubmit = 's' // a change of the journal: its kind and its encoding
 	msgBlocks = 'b' // asks for the unfinished blocks of a session
 	msgAt     = 'a' // asks for the owner's position
+	msgChunk  = 'f' // asks for a part of the bytes of a file; any node answers
+	msgKeep   = 'k' // asks a node to store the bytes of files; any node answers
 )
 
 // A reply: what became of the request, the position that the owner has applied, and the answer.
@@ -188,6 +190,10 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 		b := append(make([]byte, 0, 9+len(body)), status)
 		b = binary.BigEndian.AppendUint64(b, uint64(p.status().Copy.Pos))
 		reply(append(b, body...))
+	}
+	if (m.kind == msgChunk || m.kind == msgKeep) && n.files != nil {
+		go func() { answer(n.files.serve(ctx, m)) }()
+		return
 	}
 	if !p.status().Owns {
 		answer(nil, errOwnerChanged)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/clustertest"
 	"github.com/parley-hq/parley/internal/hub"
@@ -159,6 +160,7 @@ type member struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	dir      string
+	local    *artifact.Local
 
 	mu   sync.Mutex
 	took []chat.SessionID
@@ -195,10 +197,13 @@ func (c *cell) start(i int, dir string) {
 	for id, blocks := range j.OpenBlocks() {
 		m.hub.Restore(id, blocks)
 	}
+	if m.local, err = artifact.Open(filepath.Join(dir, "artifacts"), artifact.Options{}); err != nil {
+		c.t.Fatal(err)
+	}
 	name := fmt.Sprint("n", i)
 	m.port = &port{net: c.net, name: name, log: c.log.View(name)}
 	m.Node = New(Options{
-		Cluster: "c1", Name: name, Partitions: partitions, Journal: j, Hub: m.hub,
+		Cluster: "c1", Name: name, Partitions: partitions, Journal: j, Hub: m.hub, Files: m.local,
 		Rank:      func(p int) int { return (i - p + 3) % 3 },
 		Heartbeat: 100 * time.Millisecond, Takeover: 1500 * time.Millisecond,
 		TookOver: func(ids []chat.SessionID, _ bool) {
@@ -212,7 +217,7 @@ func (c *cell) start(i int, dir string) {
 			m.lost++
 		},
 	})
-	m.sessions = session.New(m.Node.Journal(), m.Live(), session.Options{Remote: m.Node})
+	m.sessions = session.New(m.Node.Journal(), m.Live(), session.Options{Remote: m.Node, Artifacts: m.Files()})
 	m.Attach(m.sessions)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel

@@ -104,6 +104,9 @@ func (j *Journal) Import(ctx context.Context, id chat.SessionID, facts iter.Seq2
 		return err
 	}
 	return j.SplitImport(ctx, id, facts, func(c *journal.ImportChange) error {
+		if c.Step == journal.ImportEnd && j.node.files != nil {
+			c.Files = j.node.files.forked(id)
+		}
 		return j.node.submit(context.WithoutCancel(ctx), j.node.partOf(id), c, c.Step == journal.ImportDrop)
 	})
 }

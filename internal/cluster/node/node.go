@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
@@ -25,6 +26,7 @@ type Options struct {
 	Rank       func(partition int) int // the order in which nodes claim a partition without an owner; nil means 0
 	Journal    *journal.Journal
 	Hub        *hub.Hub
+	Files      *artifact.Local // the bytes of files on this node; nil means that there are no files
 
 	// TookOver is called when this node has become the owner of sessions that have work. handover says that the owner before
 	// it gave them up in order. Lost is called when another node has become the owner of the sessions for which of returns
@@ -66,6 +68,7 @@ type Node struct {
 	process  uint64
 	journal  *Journal
 	sessions *session.Sessions
+	files    *Files // nil if there are no files
 
 	parts []*part
 
@@ -117,6 +120,9 @@ func New(opt Options) *Node {
 	}
 	n := &Node{opt: opt, log: opt.Logger, process: rand.Uint64() | 1}
 	n.journal = &Journal{Journal: opt.Journal, node: n}
+	if opt.Files != nil {
+		n.files = newFiles(n, opt.Files)
+	}
 	for i := range opt.Partitions {
 		p := &part{number: i}
 		p.nextEpoch()
@@ -237,6 +243,9 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 	}
 	tasks.Go(func() { ended <- n.sync(ctx) })
 	tasks.Go(func() { n.rebalance(ctx) })
+	if n.files != nil {
+		tasks.Go(func() { n.files.run(ctx) })
+	}
 	err = <-ended
 	if ctx.Err() != nil {
 		return nil
