@@ -124,6 +124,9 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 		return chat.Session{}, errNoSession(id)
 	}
 	sess, err := s.log.Record(ctx, id)
+	if chat.CodeOf(err) == chat.NotFound && s.elsewhere(ctx, id) && s.opt.Remote.CatchUp(ctx, id) {
+		sess, err = s.log.Record(ctx, id) // it may have been created on another node a moment ago
+	}
 	if err == nil && c.RoleIn(&sess) == "" || chat.CodeOf(err) == chat.NotFound {
 		return chat.Session{}, errNoSession(id)
 	}

@@ -13,6 +13,9 @@ import (
 type Remote interface {
 	// Owns reports whether this node owns the session.
 	Owns(id chat.SessionID) bool
+	// CatchUp waits until this node has stored what the owner had stored at the time of the call, but not for long. It returns
+	// false if there is nothing to wait for.
+	CatchUp(ctx context.Context, id chat.SessionID) bool
 	// Send sends a call to the owner. Calls about one session arrive in the order of Send as long as it has the same owner.
 	// wait returns what Serve returned there, when this node has stored everything that the answer tells.
 	// repeat says that the call may be sent again when it is not known whether the owner has handled it.

@@ -98,6 +98,30 @@ func (n *Node) reach(ctx context.Context, p *part, pos cluster.Pos) error {
 	return nil
 }
 
+// catchUpTime is how long a request for an unknown session or file waits for what the owner of the session has.
+const catchUpTime = 2 * time.Second
+
+// CatchUp implements session.Remote.
+func (n *Node) CatchUp(ctx context.Context, id chat.SessionID) bool {
+	p := n.partOf(id)
+	if p.status().Owns {
+		return false
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = n.send(ctx, p, message{kind: msgAt}, true)() // without an answer this node's copy decides
+	}()
+	t := time.NewTimer(catchUpTime)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return true
+}
+
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

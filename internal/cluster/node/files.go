@@ -48,8 +48,6 @@ type blob struct {
 const (
 	// pinTime is how long bytes are kept for a commit of which this node does not know the outcome.
 	pinTime = 2 * time.Minute
-	// catchUpTime is how long a request for an unknown file waits for what the owner of the session has.
-	catchUpTime = 2 * time.Second
 	// maxForkFiles is the number of files that are stored in one change.
 	maxForkFiles = 1000
 )
@@ -74,35 +72,13 @@ func (f *Files) Stat(ctx context.Context, id chat.SessionID, path string) (chat.
 		return chat.FileInfo{}, chat.Public(err)
 	}
 	info, there, err := f.node.opt.Journal.File(ctx, id, path)
-	if !there && (err == nil || chat.CodeOf(err) == chat.NotFound) && f.catchUp(ctx, id) {
+	if !there && (err == nil || chat.CodeOf(err) == chat.NotFound) && f.node.CatchUp(ctx, id) {
 		info, there, err = f.node.opt.Journal.File(ctx, id, path)
 	}
 	if code := chat.CodeOf(err); !there && (err == nil || code == chat.NotFound || code == chat.Gone) {
 		err = notFound(path)
 	}
 	return info, err
-}
-
-// catchUp waits until this node has applied what the owner of a session had applied. It returns false if there is nothing to
-// wait for.
-func (f *Files) catchUp(ctx context.Context, id chat.SessionID) bool {
-	p := f.node.partOf(id)
-	if p.status().Owns {
-		return false
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = f.node.send(ctx, p, message{kind: msgAt}, true)() // without an answer this node's copy decides
-	}()
-	t := time.NewTimer(catchUpTime)
-	defer t.Stop()
-	select {
-	case <-done:
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	return true
 }
 
 // Get opens the bytes of a path.
@@ -232,25 +208,13 @@ func (f *Files) name(ctx context.Context, id chat.SessionID, infos []chat.FileIn
 	return f.node.submit(ctx, f.node.partOf(id), &journal.FilesChange{Session: id, Files: infos, IfAbsent: ifAbsent}, !ifAbsent)
 }
 
-// Named stores the path of a file before commit stores the event that reports it. If commit fails, the path is as it was before.
-// It is for events that do not carry the path's change themselves.
+// Named stores the path of a file after commit has stored the event that reports it. It is for events that do not carry the
+// path's change themselves.
 func (f *Files) Named(ctx context.Context, id chat.SessionID, info chat.FileInfo, commit func() error) error {
-	old := chat.FileInfo{Path: info.Path}
-	switch before, err := f.Stat(ctx, id, info.Path); {
-	case err == nil:
-		old = before
-		defer f.pin(blob{id, old.SHA256})()
-	case chat.CodeOf(err) != chat.NotFound:
+	if err := commit(); err != nil {
 		return err
 	}
-	if err := f.name(ctx, id, []chat.FileInfo{info}, false); err != nil {
-		return err
-	}
-	err := commit()
-	if err != nil {
-		err = errors.Join(err, f.name(context.WithoutCancel(ctx), id, []chat.FileInfo{old}, false))
-	}
-	return err
+	return f.name(context.WithoutCancel(ctx), id, []chat.FileInfo{info}, false)
 }
 
 // Remove removes a path: commit stores its removal with the event. The nodes remove the bytes when they apply it.

@@ -6,8 +6,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/cluster/clustertest"
 )
 
 func TestEveryNodeTakesEveryWriteAndReadsItAtOnce(t *testing.T) {
@@ -43,6 +45,24 @@ func TestEveryNodeTakesEveryWriteAndReadsItAtOnce(t *testing.T) {
 	}
 }
 
+// A client that creates a session at one node finds it at the others at once, also at one that is behind.
+func TestASessionIsFoundOnANodeThatIsBehind(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	c.log.SetFaults(clustertest.Faults{Delay: 50 * time.Millisecond})
+	for n := range 20 {
+		id := chat.SessionID(fmt.Sprint("new-", n))
+		if _, _, err := c.members[n%3].sessions.Create(t.Context(), ada, chat.NewSession{ID: id, Agent: chat.NoAgent}); err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range c.members {
+			if _, err := m.sessions.Get(t.Context(), ada, id); err != nil {
+				t.Fatalf("node %d: %v", i, err)
+			}
+		}
+	}
+}
+
 func TestAppendsThroughAnotherNodeKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
@@ -74,6 +94,9 @@ func (c *cell) follow(ctx context.Context, i int, id chat.SessionID) (seen func(
 	go func() {
 		for b, err := range c.members[i].sessions.Watch(ctx, ada, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
 			if err != nil {
+				if ctx.Err() == nil {
+					c.t.Errorf("a reader of node %d ended: %v", i, err)
+				}
 				return
 			}
 			mu.Lock()
