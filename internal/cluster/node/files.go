@@ -93,7 +93,9 @@ func (f *Files) Get(ctx context.Context, id chat.SessionID, path string) (io.Rea
 	if err != nil && ctx.Err() == nil {
 		if chat.CodeOf(err) != chat.NotFound {
 			f.log.Warn("the bytes of an artifact are damaged on this node; getting them from another one", "session", id, "path", path, "err", err)
-			err = f.local.RemoveBytes(ctx, id, info.SHA256)
+			if err := f.local.RemoveBytes(ctx, id, info.SHA256); err != nil {
+				f.log.Warn("damaged bytes could not be removed", "session", id, "path", path, "err", err)
+			}
 		}
 		if err = f.fetch(ctx, b, info.Size, f.node.present()); err == nil {
 			file, _, err = f.local.Get(ctx, id, info.SHA256)

@@ -85,6 +85,7 @@ func (c *cell) onDisk(i int) (n int) {
 }
 
 func TestFileIsOnTwoNodesAndReadAtAll(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	for uploader := range c.members {
 		id := c.known()
@@ -109,6 +110,7 @@ func TestFileIsOnTwoNodesAndReadAtAll(t *testing.T) {
 }
 
 func TestLargeAndEmptyFilesAreCopied(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	large := strings.Repeat("0123456789abcdef", 5*chunkSize/16) + "end"
@@ -123,6 +125,7 @@ func TestLargeAndEmptyFilesAreCopied(t *testing.T) {
 }
 
 func TestUploadIsRefusedWithoutASecondNode(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "a", "first")
@@ -143,6 +146,7 @@ func TestUploadIsRefusedWithoutASecondNode(t *testing.T) {
 
 // The heartbeats of a node that has just failed are still fresh.
 func TestUploadGoesToTheNodeThatAnswers(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	dead := 1
@@ -162,6 +166,7 @@ func TestUploadGoesToTheNodeThatAnswers(t *testing.T) {
 }
 
 func TestBytesWithAnotherHashAreNotKept(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "a", "the right bytes")
@@ -225,6 +230,7 @@ func damage(t *testing.T, m *member, was, is string) {
 }
 
 func TestReplacedAndRemovedFilesDisappearOnAllNodes(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	for n := range 3 {
@@ -259,6 +265,7 @@ func TestReplacedAndRemovedFilesDisappearOnAllNodes(t *testing.T) {
 }
 
 func TestErasedFilesDisappearOnAllNodes(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "a", "secret")
@@ -277,6 +284,7 @@ func TestErasedFilesDisappearOnAllNodes(t *testing.T) {
 }
 
 func TestReplacementsAtAllNodesHaveTheOrderOfTheLog(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	var all sync.WaitGroup
@@ -339,6 +347,7 @@ func (c *cell) sameSize(id chat.SessionID) {
 }
 
 func TestOneOfManyFirstUploadsWins(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	var mu sync.Mutex
@@ -367,6 +376,7 @@ func TestOneOfManyFirstUploadsWins(t *testing.T) {
 }
 
 func TestNodeThatWasDownServesFilesOfThatTime(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "old", "before")
@@ -387,6 +397,7 @@ func TestNodeThatWasDownServesFilesOfThatTime(t *testing.T) {
 }
 
 func TestForkHasItsFilesAtEveryNode(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "a", "one")
@@ -415,6 +426,7 @@ func TestForkHasItsFilesAtEveryNode(t *testing.T) {
 }
 
 func TestMergedFilesAreReadAtEveryNode(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "w/out/a.csv", "one")
@@ -432,6 +444,7 @@ func TestMergedFilesAreReadAtEveryNode(t *testing.T) {
 }
 
 func TestRefusedEventLeavesTheFileAsItWas(t *testing.T) {
+	t.Parallel()
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "a", "first")
