@@ -338,7 +338,7 @@ describe("around the conversation", () => {
           assert.equal((await page.locator(".pl-header").boundingBox()).height, 44);
           assert.ok((await page.getByRole("button", { name: "Send answer" }).boundingBox()).height >= 44);
           await axe(page, name);
-          await page.getByRole("button", { name: "Files" }).click();
+          await page.getByRole("button", { name: "Files", exact: true }).click();
           await page.getByRole("button", { name: "Close" }).click();
           await page.getByRole("button", { name: "Conversations" }).click();
           await page.getByRole("button", { name: "New conversation" }).waitFor();
