@@ -163,7 +163,7 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 	s.running.Go(func() {
 		defer res.stop()
 		last, err := s.answer(bound, c, &f, req)
-		s.free(f.Request, res) // before the last frame: whoever has it may use the id again
+		s.free(f.Request, res) // before the last frame, because a client may use the id again when it has that frame
 		if ended := wire.Ended(bound); ended != nil {
 			err = ended
 		} else if bound.Err() != nil {
