@@ -7,8 +7,11 @@ package web
 
 import (
 	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
 	"embed"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -26,7 +29,7 @@ var files embed.FS
 // Patterns are the routes of the console: its pages and its files. They are complete, so that all other addresses stay
 // "not found".
 var Patterns = []string{
-	"GET /{$}", "GET /inbox", "GET /s/{session}", "GET /embed", "GET /embed/{session}", "GET /embed.js", "GET /assets/{file}", "GET /favicon.svg", "GET /console.json",
+	"GET /{$}", "GET /inbox", "GET /s/{session}", "GET /embed", "GET /embed/{session}", "GET /embed.js", "GET /diagram", "GET /assets/{file}", "GET /favicon.svg", "GET /console.json",
 }
 
 // Options say what the server offers to the console. The zero value works.
@@ -57,6 +60,10 @@ func CheckTrace(address string) error {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; " +
 	"connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'; frame-ancestors 'self'"
 
+// diagramPolicy is the policy of the page that draws diagrams. Its library converts text to HTML, so that it has an origin of its
+// own and cannot send requests. A policy in the page allows only its own scripts.
+const diagramPolicy = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+
 // Handler serves the console at [Patterns]. Every page is one of two documents:
 // the console, or only a conversation, for frames of other pages. The script in
 // it reads the address.
@@ -65,10 +72,13 @@ func Handler(opt Options) http.Handler {
 	if err != nil {
 		panic(err) // the folder is embedded above
 	}
-	framed := policy
+	framed, drawing := policy, diagramPolicy
 	for _, origin := range opt.Frames {
 		framed += " " + origin
+		drawing += " " + origin
 	}
+	page, _ := fs.ReadFile(dist, "diagram.html.gz") // without it the page is not found
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(page))
 	about, err := json.Marshal(map[string]any{"dialects": list(opt.Dialects), "images": opt.Images, "frames": list(opt.Frames), "trace": opt.Trace})
 	if err != nil {
 		panic(err) // strings and a bool cannot fail
@@ -93,6 +103,13 @@ func Handler(opt Options) http.Handler {
 			h.Set("Content-Security-Policy", framed)
 			h.Set("Referrer-Policy", "no-referrer")
 			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
+		case r.URL.Path == "/diagram":
+			name = "diagram.html"
+			h.Set("Cache-Control", "no-cache")
+			h.Set("ETag", tag)
+			h.Set("Content-Security-Policy", drawing)
+			h.Set("Referrer-Policy", "no-referrer")
+			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
 		case strings.HasPrefix(r.URL.Path, "/assets/"):
 			name = "assets/" + path.Base(r.URL.Path)
 			// The name contains a hash of the content, so the file never changes.
@@ -105,7 +122,7 @@ func Handler(opt Options) http.Handler {
 			h.Set("Content-Security-Policy", policy)
 			h.Set("Referrer-Policy", "no-referrer")
 			h.Set("Cross-Origin-Opener-Policy", "same-origin")
-			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
+			h.Set("Permissions-Policy", "camera=(), microphone=(self), geolocation=(), payment=(), usb=()") // for voice input
 		}
 		serve(w, r, dist, name)
 	})
@@ -139,8 +156,24 @@ func serve(w http.ResponseWriter, r *http.Request, dist fs.FS, name string) {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 		return
 	}
+	// A large file is stored compressed only.
+	if packed, err := fs.ReadFile(dist, name+".gz"); err == nil {
+		if body, err := decompress(packed); err == nil {
+			h.Set("Content-Type", mediaType(name))
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+			return
+		}
+	}
 	h.Del("Cache-Control")
 	http.NotFound(w, r)
+}
+
+func decompress(packed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 func accepts(r *http.Request, encoding string) bool {

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The built console must be built from the sources beside it.
 func TestConsoleIsBuiltFromItsSources(t *testing.T) {
 	names := []string{
-		"client/package.json", "react/package.json", "console/package.json", "console/index.html", "console/embed.html", "console/vite.config.ts", "console/scripts/finish.mjs",
+		"client/package.json", "react/package.json", "console/package.json", "console/index.html", "console/embed.html", "console/diagram.html", "console/vite.config.ts", "console/scripts/finish.mjs",
 	}
 	for _, dir := range []string{"client/src", "react/src", "console/src", "console/public"} {
 		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
@@ -191,5 +191,58 @@ func TestPagesOfAgentsCannotRunAnything(t *testing.T) {
 	kind = "image/svg+xml"
 	if res = ask(); res.Header.Get("Content-Disposition") != "attachment" {
 		t.Errorf("other files must stay downloads: %v", res.Header)
+	}
+}
+
+func TestDiagramsAreDrawnWithoutAnOrigin(t *testing.T) {
+	res := get(t, Handler(Options{Frames: []string{"https://host.example"}}), "/diagram")
+	policy := res.Header.Get("Content-Security-Policy")
+	for _, part := range []string{"sandbox allow-scripts;", "default-src 'none'", "frame-ancestors 'self' https://host.example"} {
+		if !strings.Contains(policy, part) {
+			t.Errorf("the policy %q has no %q", policy, part)
+		}
+	}
+	for _, part := range []string{"allow-same-origin", "connect-src", "'self';"} {
+		if strings.Contains(policy, part) {
+			t.Errorf("the policy %q has %q", policy, part)
+		}
+	}
+	// The page is stored compressed only; a client that accepts no encoding gets it too.
+	if text := body(t, res); res.StatusCode != http.StatusOK || !strings.Contains(text, "mermaid") || !strings.Contains(text, "script-src 'sha256-") {
+		t.Errorf("status %d, %d bytes", res.StatusCode, len(text))
+	}
+	again := get(t, Handler(Options{}), "/diagram", "Accept-Encoding", "gzip", "If-None-Match", res.Header.Get("ETag"))
+	if again.StatusCode != http.StatusNotModified {
+		t.Errorf("status %d for a page that has not changed", again.StatusCode)
+	}
+}
+
+func TestFilesInAFrameRunNoScript(t *testing.T) {
+	for _, c := range []struct{ stored, sent, policy string }{
+		{"audio/mpeg", "audio/mpeg", mediaPolicy},
+		{"video/mp4; codecs=avc1", "video/mp4", mediaPolicy},
+		{"application/pdf", "application/pdf", pdfPolicy},
+		{"image/svg+xml", "image/svg+xml", ""},
+		{"application/xhtml+xml", "application/xhtml+xml", ""},
+		{"audio/unknown", "audio/unknown", ""},
+	} {
+		api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", c.stored)
+			w.Header().Set("Content-Disposition", "attachment")
+			_, _ = io.WriteString(w, "x")
+		})
+		mux := http.NewServeMux()
+		mux.Handle(PagePattern, Page(api))
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/page/s-1/a", nil))
+		h := w.Header()
+		if h.Get("Content-Type") != c.sent || h.Get("Content-Security-Policy") != c.policy || (h.Get("Content-Disposition") == "inline") != (c.policy != "") {
+			t.Errorf("%s: %v", c.stored, h)
+		}
+	}
+	for _, policy := range []string{pagePolicy, mediaPolicy, pdfPolicy} {
+		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "script") {
+			t.Errorf("the policy %q may run scripts", policy)
+		}
 	}
 }

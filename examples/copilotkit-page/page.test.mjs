@@ -1,9 +1,10 @@
-// The page in Chromium: a run, an approval, a reload in the middle of a run, and a second device.
+// The page in Chromium: a run, an approval, a reload in the middle of a run, a second device, and a client of another dialect.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
 import { createServer } from "vite";
-import { openTab, startBrowser, startServer } from "../../web/testing/server.mjs";
+import WebSocket from "ws";
+import { openTab, startBrowser, startServer, until } from "../../web/testing/server.mjs";
 
 let parley, vite, browser;
 before(async () => {
@@ -40,4 +41,41 @@ test("a conversation, an approval, a reload and a second device", async () => {
   await page.getByText(/tok1 .*tok80/).waitFor();
   await screenshot("copilotkit-page-end");
   assert.equal(await page.getByText("You said: hello").count(), 1);
+});
+
+/** A client of the NeMo Agent Toolkit in the conversation: it sends texts, and waits for frames and texts. */
+async function nemo(conversation) {
+  const socket = new WebSocket(`${parley.url.replace("http", "ws")}/websocket?conversation_id=${conversation}`);
+  const frames = [];
+  socket.onmessage = (e) => frames.push(JSON.parse(e.data));
+  await new Promise((done, failed) => ((socket.onopen = done), (socket.onerror = failed)));
+  let sent = 0;
+  return {
+    send: (type, text, more) =>
+      socket.send(JSON.stringify({ type, schema_type: "chat_stream", id: `m-${++sent}`, conversation_id: conversation, ...more, content: { messages: [{ role: "user", content: [{ type: "text", text }] }] } })),
+    frame: (wanted) => until(() => frames.find(wanted)),
+    // A text comes in one frame or in several.
+    text: (wanted) => until(() => frames.map((f) => (f.type === "system_response_message" && f.content.text) || "").join("").includes(wanted)),
+    close: () => socket.close(),
+  };
+}
+
+test("a question in a conversation of NeMo is answered in the page, and one in the page by NeMo", async () => {
+  const thread = crypto.randomUUID();
+  const client = await nemo(thread);
+  client.send("user_message", "/ask radio");
+  await client.frame((f) => f.type === "system_interaction_message");
+  const { page, say } = await openTab(browser, `http://127.0.0.1:${vite.httpServer.address().port}/?thread=${thread}`);
+  await page.getByRole("button", { name: "SMS" }).click();
+  await page.getByText("You answered: sms").waitFor();
+  await client.text("You answered: sms");
+
+  await say('/approve deploy {"env":"prod"}');
+  await page.getByRole("button", { name: "Approve" }).waitFor();
+  const asked = await client.frame((f) => f.type === "system_interaction_message" && f.content.input_type === "binary_choice");
+  client.send("user_interaction_message", "continue", { thread_id: "default", parent_id: asked.parent_id });
+  await client.text('deploy gave {"env":"prod"}');
+  await page.reload(); // a page of CopilotKit reads nothing between its runs
+  await page.getByText('deploy gave {"env":"prod"}').waitFor();
+  client.close();
 });

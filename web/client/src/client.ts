@@ -65,6 +65,23 @@ export interface EventQuery {
   workstream?: string;
 }
 
+/** Narrows a list of sessions. */
+export type SessionQuery = {
+  limit?: number;
+  cursor?: string;
+  agent?: string;
+  /** The id of a user that owns the session or is a member of it. */
+  user?: string;
+  status?: Status;
+  /** Only archived sessions, or only others; absent: both. */
+  archived?: boolean;
+  /** Last active at this time or later. */
+  since?: string;
+  /** Last active before this time. */
+  until?: string;
+  q?: string;
+};
+
 /** A client of one server. One client is enough for a page: all sessions share its connection. */
 export class ParleyClient {
   readonly url: string;
@@ -115,7 +132,7 @@ export class ParleyClient {
     return this.#http.json("/sessions", { method: "POST", json: n, safe: n.id !== undefined, signal: o.signal });
   }
 
-  list(q: { limit?: number; cursor?: string; agent?: string; status?: Status; q?: string } = {}, o: CallOptions = {}): Promise<SessionPage> {
+  list(q: SessionQuery = {}, o: CallOptions = {}): Promise<SessionPage> {
     return this.#get("/sessions", q, o);
   }
 
@@ -123,7 +140,7 @@ export class ParleyClient {
     return this.#get(at(id), {}, o);
   }
 
-  update(id: string, change: { title?: string; metadata?: unknown; agent?: string; policy?: Policy; settings?: Settings; compact?: boolean; members?: Member[] }): Promise<Session> {
+  update(id: string, change: { title?: string; metadata?: unknown; agent?: string; policy?: Policy; settings?: Settings; compact?: boolean; members?: Member[]; archived?: boolean }): Promise<Session> {
     return this.#http.json(at(id), { method: "PATCH", json: change, safe: true });
   }
 
@@ -336,7 +353,4 @@ export function filePath(path: string): string {
 }
 
 /** Returns a new idempotency key. */
-export function newClientID(): string {
-  const b = crypto.getRandomValues(new Uint8Array(16));
-  return `c-${Array.from(b, (x) => x.toString(16).padStart(2, "0")).join("")}`;
-}
+export const newClientID = (): string => `c-${crypto.getRandomValues(new Uint32Array(4)).join("")}`;

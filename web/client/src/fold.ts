@@ -1,5 +1,5 @@
 import { isKnown, payloadOf } from "./payload.js";
-import { State, launched, withoutEmpty, progressed, trim, workstreamOf, type Decoded } from "./state.js";
+import { State, asked, launched, withoutEmpty, progressed, trim, workstreamOf, type Decoded, type Question } from "./state.js";
 import type {
   Actor, Answer, Event, FileItem, Item, ItemBase, ItemKind, ItemOf, ItemPage, KnownEvent, MessageItem, NoticeItem, Payloads, Preview, PromptItem, PromptStatus, Session, Snapshot,
   ToolItem, View,
@@ -25,6 +25,8 @@ type Part<K extends ItemKind, P extends string> = { [N in P]?: ItemOf<K>[N & key
 /** An item of any kind, with the fields of all kinds optional. */
 type Loose = ItemBase & { kind: ItemKind } & Part<"message", "message"> & Part<"text", "text"> & Part<"tool", "tool"> &
   Part<"prompt", "prompt"> & Part<"plan", "plan"> & Part<"status", "status"> & Part<"file", "file"> & Part<"workstream", "workstream">;
+/** The parts of items that later events change. */
+type PartName = "message" | "tool" | "prompt" | "plan" | "status" | "file" | "workstream";
 type Parts = Partial<Omit<Loose, "id" | "kind">> & Record<string, unknown>;
 
 /** A turn whose end was not folded yet. */
@@ -60,7 +62,7 @@ export class Transcript {
     for (const it of snapshot.items) this.#adopt(it);
     this.order = snapshot.items.map((it) => it.id);
     this.open = snapshot.open;
-    for (const it of snapshot.open) if (it.kind === "text" || it.kind === "thinking") this.#bytes.set(it.id, byteLength(it.text.text));
+    for (const { id, text } of snapshot.open as Loose[]) if (text) this.#bytes.set(id, byteLength(text.text));
     this.#state = new State(snapshot.session, snapshot.state, (seq) => this.#items.get(`i${seq}`)?.workstream_id ?? "");
     for (const t of snapshot.state.turns) if (!snapshot.more || t.trigger >= first) this.#turn(t.turn_id).began = true;
   }
@@ -172,7 +174,7 @@ export class Transcript {
         return;
       }
       case "user.message_withdrawn":
-        return this.#change(e, seqID(u.body.sequence), (it) => (it.message ? { message: { ...it.message, state: "withdrawn" } } : {}));
+        return this.#change(e, seqID(u.body.sequence), "message", (m) => ({ ...m, state: "withdrawn" }));
       case "turn.started":
         this.#turn(u.body.turn_id).began = true;
         return this.#taken(e, u.body.trigger, u.body.turn_id, false);
@@ -204,30 +206,25 @@ export class Transcript {
         return this.#outcome(e, u.body, { status: failure(u.body.code), error: u.body.error, code: u.body.code });
       case "agent.input_request":
         if (u.body.input_type === "notification") return this.#notice(e, { code: "notification", text: u.body.text });
-        return this.#ask(e, { input: u.body }, u.body);
+        return this.#ask(e, u);
       case "agent.approval_request":
-        return this.#ask(e, { approval: u.body }, u.body);
       case "agent.permission_request":
-        return this.#ask(e, { permission: u.body }, u.body);
+        return this.#ask(e, u);
       case "user.input_response":
-        return this.#answer(e, u.body.request_id, "answered", withoutEmpty<Answer>({ text: u.body.text, values: u.body.values }));
-      case "user.approval_response": {
-        const { decisions } = u.body;
-        return this.#answer(e, u.body.request_id, "answered", decisions.length > 0 ? { decisions } : {});
-      }
+      case "user.approval_response":
       case "user.permission_response": {
-        const { granted, denied, duration } = u.body;
-        return this.#answer(e, u.body.request_id, "answered", withoutEmpty<Answer>({ granted, denied, duration }));
+        const { request_id, ...answer } = u.body;
+        return this.#answer(e, request_id, "answered", answer);
       }
       case "prompt.closed":
         return this.#answer(e, u.body.request_id, u.body.reason as PromptStatus, undefined);
       case "agent.plan": {
         const { tasks, comment } = u.body;
-        return this.#perTurn(e, "plan", "plan-", (it) => ({ plan: withoutEmpty({ tasks, comment, revision: (it?.plan?.revision ?? 0) + 1 }) }));
+        return this.#perTurn(e, "plan", (old) => withoutEmpty({ tasks, comment, revision: (old?.revision ?? 0) + 1 }));
       }
       case "agent.status": {
         const { message, phase } = u.body;
-        return this.#perTurn(e, "status", "status-", (it) => ({ status: withoutEmpty({ message, phase, updates: (it?.status?.updates ?? 0) + 1 }, "message") }));
+        return this.#perTurn(e, "status", (old) => withoutEmpty({ message, phase, updates: (old?.updates ?? 0) + 1 }, "message"));
       }
       case "agent.error":
         return this.#put(e, "error", { error: u.body });
@@ -269,19 +266,18 @@ export class Transcript {
     this.#put(e, "notice", { notice: withoutEmpty<NoticeItem>(n, "code") });
   }
 
-  /** Replaces an item, unless a page delivered it with this event already folded. */
-  #change(e: Event, id: string, parts: (it: Loose) => Parts): void {
+  /** Replaces a part of an item, unless a page delivered the item with this event already folded. */
+  #change<K extends PartName>(e: Event, id: string, part: K, next: (old: NonNullable<Loose[K]>) => Loose[K]): void {
     const it = this.#items.get(id);
     if (!it || (it.last ?? 0) >= e.sequence) return;
-    this.#items.set(id, { ...it, ...parts(it), last: e.sequence } as Loose);
+    const old = it[part];
+    this.#items.set(id, { ...it, ...(old && { [part]: next(old) }), last: e.sequence });
     this.#changes.items.add(id);
   }
 
   /** Marks a message as answered by a turn. */
   #taken(e: Event, seq: number, turn: string, steered: boolean): void {
-    this.#change(e, seqID(seq), (it) =>
-      it.message ? { message: withoutEmpty<MessageItem>({ ...it.message, state: "taken", taken_by: turn, steered }, "text", "context") } : {},
-    );
+    this.#change(e, seqID(seq), "message", (m) => withoutEmpty<MessageItem>({ ...m, state: "taken", taken_by: turn, steered }, "text", "context"));
   }
 
   /** Closes the calls and blocks that a turn leaves open. */
@@ -316,9 +312,9 @@ export class Transcript {
     this.#add(e, u.type === "agent.text" ? "text" : "thinking", nameID("b-", e.turn_id, block) || seqID(e.sequence), parts as Parts);
   }
 
-  #ask(e: Event, kind: Partial<PromptItem>, b: { request_id?: string; deadline?: string }): void {
-    const prompt = withoutEmpty<PromptItem>({ request_id: b.request_id ?? "", status: "open", deadline: b.deadline, ...kind }, "request_id");
-    this.#add(e, "prompt", promptID(e, b.request_id), { prompt });
+  #ask(e: Event, u: Question): void {
+    const prompt = withoutEmpty<PromptItem>({ ...asked(u), status: "open" }, "request_id");
+    this.#add(e, "prompt", promptID(e, u.body.request_id), { prompt });
   }
 
   #answer(e: Event, request: string, status: PromptStatus, answer: Answer | undefined): void {
@@ -327,20 +323,20 @@ export class Transcript {
       withoutEmpty<PromptItem>({ ...p, status, answer, ended_by: e.actor as Actor, ended_at: e.timestamp }, "request_id", "status");
     const it = this.#items.get(id);
     if (!it) this.#add(e, "prompt", id, { headless: true, prompt: end({ request_id: request, status }) });
-    else if (it.prompt && !it.prompt.ended_at) this.#change(e, id, () => ({ prompt: end(it.prompt as PromptItem) })); // the first answer wins
+    else if (it.prompt && !it.prompt.ended_at) this.#change(e, id, "prompt", end); // the first answer wins
   }
 
   /** Updates the turn's one item of a kind, or appends it. Outside of turns every event appends an item. */
-  #perTurn(e: Event, kind: ItemKind, prefix: string, parts: (it?: Loose) => Parts): void {
-    const id = e.turn_id ? prefix + e.turn_id : "";
-    if (id && this.#items.has(id)) return this.#change(e, id, parts);
-    this.#add(e, kind, id || seqID(e.sequence), { headless: id !== "" && !this.#turn(e.turn_id ?? "").began, ...parts() });
+  #perTurn<K extends "plan" | "status">(e: Event, kind: K, next: (old?: Loose[K]) => Loose[K]): void {
+    const id = e.turn_id ? `${kind}-${e.turn_id}` : "";
+    if (id && this.#items.has(id)) return this.#change(e, id, kind, next);
+    this.#add(e, kind, id || seqID(e.sequence), { headless: id !== "" && !this.#turn(e.turn_id ?? "").began, [kind]: next() });
   }
 
   #file(e: Event, u: Extract<Decoded, { type: "file.uploaded" | "file.removed" }>): void {
     const path = u.body.path;
     const old = this.#files.get(path);
-    if (old) this.#change(e, old, (it) => (it.file ? { file: { ...it.file, removed: true } } : {}));
+    if (old) this.#change(e, old, "file", (f) => ({ ...f, removed: true }));
     this.#files.delete(path);
     if (u.type === "file.uploaded") {
       const file = withoutEmpty<FileItem>({ ...u.body, change: "uploaded" }, "path");
@@ -360,34 +356,27 @@ export class Transcript {
 
   /** Updates the item of a call, or appends one for a batch that is not a call. */
   #progress(e: Event, b: Payloads["agent.tool_progress"]): void {
-    const name = b.call_id || b.batch_id;
+    const { call_id, batch_id, done, total, message, items, data } = b;
+    const name = call_id || batch_id;
     const key = callKey(e.turn_id, e.workstream_id, name, b.tool);
     let id = this.#calls.get(key)?.[0];
-    const known = id !== undefined;
-    if (id === undefined) {
+    const next = (t: ToolItem): ToolItem => {
+      const complete = t.batch_id && total && done >= total;
+      const progress = withoutEmpty({ done, total, message, items, data }, "done", "data");
+      return { ...t, ...(b.tool && !t.tool && { tool: b.tool }), progress, ...(complete && { status: "ok", ended_at: e.timestamp }) };
+    };
+    if (id !== undefined) this.#change(e, id, "tool", next);
+    else {
       const taken = nameID("c-", e.turn_id, name);
       if (taken && this.#items.has(taken)) return;
       // A batch begins with its first report. The beginning is outside of the
       // window for a call, and for a batch whose turn began earlier.
-      const headless = Boolean(b.call_id) || !this.#turn(e.turn_id ?? "").began;
-      const tool: ToolItem = b.call_id
-        ? { call_id: b.call_id, status: "running" }
-        : withoutEmpty<ToolItem>({ batch_id: b.batch_id, status: "running", started_at: e.timestamp });
-      id = this.#add(e, "tool", taken || seqID(e.sequence), { headless, tool });
+      const headless = Boolean(call_id) || !this.#turn(e.turn_id ?? "").began;
+      const began: ToolItem = withoutEmpty<ToolItem>({ status: "running", ...(call_id ? { call_id } : { batch_id, started_at: e.timestamp }) });
+      id = this.#add(e, "tool", taken || seqID(e.sequence), { headless, tool: next(began) });
       this.#runs(key, e.turn_id, id);
     }
-    const it = this.#items.get(id);
-    if (!it?.tool || (known && (it.last ?? 0) >= e.sequence)) return;
-    const { done, total, message, items, data } = b;
-    const tool: ToolItem = { ...it.tool, progress: withoutEmpty({ done, total, message, items, data }, "done", "data") };
-    if (!tool.tool && b.tool) tool.tool = b.tool;
-    if (tool.batch_id && total && done >= total) {
-      tool.status = "ok";
-      tool.ended_at = e.timestamp;
-      this.#ended(key, e.turn_id);
-    }
-    this.#items.set(id, { ...it, tool, last: e.sequence } as Loose);
-    this.#changes.items.add(id);
+    if (this.#items.get(id)?.tool?.ended_at) this.#ended(key, e.turn_id);
   }
 
   /** Ends a call. */
@@ -403,7 +392,7 @@ export class Transcript {
       this.#add(e, "tool", named || seqID(e.sequence), { headless: true, tool });
       return;
     }
-    this.#change(e, id, (it) => (it.tool ? { tool: after(it.tool) } : {}));
+    this.#change(e, id, "tool", after);
     this.#ended(key, e.turn_id);
   }
 
@@ -427,7 +416,7 @@ export class Transcript {
   /** Marks calls that will not get an outcome. */
   #cutOff(e: Event, key: string, turn: string | undefined): void {
     for (const id of this.#calls.get(key) ?? [])
-      this.#change(e, id, (it) => (it.tool ? { tool: { ...it.tool, status: "unknown", ended_at: e.timestamp } } : {}));
+      this.#change(e, id, "tool", (t) => ({ ...t, status: "unknown", ended_at: e.timestamp }));
     this.#calls.delete(key);
     if (turn) this.#turn(turn).calls.delete(key);
   }
@@ -447,7 +436,7 @@ export class Transcript {
       this.#add(e, "workstream", id, { workstream: launched(e, u.body) });
       return;
     }
-    if (this.#items.has(id)) return this.#change(e, id, (it) => (it.workstream ? { workstream: progressed(it.workstream, u) } : {}));
+    if (this.#items.has(id)) return this.#change(e, id, "workstream", (w) => progressed(w, u));
     // The launch is not in the window; the state may have it.
     const known = this.#state.workstream(about) ?? trim({ id: about, task: "", state: "running", parent: e.workstream_id });
     this.#add(e, "workstream", id, { headless: true, workstream: progressed(known, u) });

@@ -6,7 +6,7 @@ import { errorOf, ParleyError, unreachable } from "./error.js";
  */
 
 export type Token = string | (() => string | undefined | Promise<string | undefined>) | undefined;
-export type Query = Record<string, string | number | undefined>;
+export type Query = Record<string, string | number | boolean | undefined>;
 
 export interface Request {
   method?: string;

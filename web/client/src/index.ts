@@ -1,10 +1,11 @@
 export { ParleyClient, filePath, newClientID } from "./client.js";
-export type { CallOptions, ClientOptions, EventPage, EventQuery, SayOptions, SteerCommand, WatchOptions } from "./client.js";
+export type { CallOptions, ClientOptions, EventPage, EventQuery, SayOptions, SessionQuery, SteerCommand, WatchOptions } from "./client.js";
 export { openSession, SessionStore } from "./store.js";
 export type { Older, PendingItem, ShownItem, StoreOptions, Topic } from "./store.js";
 export { ParleyError } from "./error.js";
 export { fold, Transcript } from "./fold.js";
 export type { Changes } from "./fold.js";
+export { headingOf } from "./heading.js";
 export { addUsage } from "./state.js";
 export { isKnown, payloadOf } from "./payload.js";
 export { parseCursor, formatCursor } from "./cursor.js";

@@ -1,6 +1,7 @@
 import { pause, type Backoff } from "./backoff.js";
 import { asParleyError, type ParleyError } from "./error.js";
 import { sleep, type Http } from "./http.js";
+import { listen } from "./listen.js";
 import type { Answer, Draft, Event } from "./types.gen.js";
 
 /*
@@ -93,12 +94,11 @@ export class Outbox {
   }
 
   subscribe(session: string, f: () => void): () => void {
-    const set = this.#listeners.get(session) ?? new Set();
-    this.#listeners.set(session, set.add(f));
+    const leave = listen(this.#listeners, session, f);
     return () => {
-      set.delete(f);
+      leave();
       // Without listeners no stream is read that would deliver sent entries.
-      if (set.size === 0) this.passed(session, Infinity);
+      if (!this.#listeners.has(session)) this.passed(session, Infinity);
     };
   }
 
@@ -157,7 +157,7 @@ export class Outbox {
         if (this.#entries.get(e.client_id) === e) {
           e.sequence = stored.sequence;
           // Stores display it until the stream delivers it.
-          if (e.draft && (this.#listeners.get(session)?.size ?? 0) > 0) this.#set(e, "sent");
+          if (e.draft && this.#listeners.has(session)) this.#set(e, "sent");
           else this.#remove(e);
           e.done(stored);
         }

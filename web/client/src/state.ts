@@ -1,4 +1,5 @@
-import { shapes, type Actor, type AgentPlan, type KnownEvent, type Payloads, type Policy, type Prompt, type Session, type TurnView, type Usage, type View, type Workstream } from "./types.gen.js";
+import { headingOf } from "./heading.js";
+import { shapes, type Actor, type AgentPlan, type KnownEvent, type Payloads, type Prompt, type Session, type TurnView, type Usage, type View, type Workstream } from "./types.gen.js";
 
 /*
  * The state of a session: agent, turns, queue, prompts, plan, workstreams. It mirrors State of the Go package chat. A changed
@@ -7,6 +8,8 @@ import { shapes, type Actor, type AgentPlan, type KnownEvent, type Payloads, typ
 
 /** An event and its decoded payload. */
 export type Decoded = { [K in keyof Payloads]: { type: K; body: Payloads[K]; event: KnownEvent } }[keyof Payloads];
+
+export type Question = Extract<Decoded, { type: "agent.input_request" | "agent.approval_request" | "agent.permission_request" }>;
 
 interface Waiting {
   seq: number;
@@ -32,10 +35,7 @@ export class State {
   #view: View | undefined;
 
   constructor(session?: Session, view?: View, lineOf: (seq: number) => string = () => "") {
-    this.#session = session ?? {
-      session_id: "", workspace: "default", owner: { kind: "user", id: "" }, agent: "", policy: "" as Policy, status: "idle",
-      open_prompts: 0, created_at: "", updated_at: "", last: 0,
-    };
+    this.#session = session ?? ({ session_id: "", agent: "", status: "idle", open_prompts: 0, last: 0 } as unknown as Session);
     if (!view) return;
     this.#view = view;
     this.#turns = view.turns;
@@ -109,6 +109,7 @@ export class State {
         return this.#record(detached ? { ...change, parent: "", grant_id: "", served_by: "" } : change);
       }
       case "user.message":
+        if (!this.#session.title && !this.#session.heading) this.#record({ heading: headingOf(u.body.text) });
         return this.#enqueue(e.sequence, line);
       case "user.message_withdrawn":
         return this.#unqueue((q) => q.seq === u.body.sequence);
@@ -142,11 +143,10 @@ export class State {
         this.#turn(e.turn_id, (t) => ({ usage: addUsage(t.usage, u.body) }));
         return this.#set((this.#usage = addUsage(this.#usage, u.body)));
       case "agent.input_request":
-        return u.body.input_type === "notification" ? undefined : this.#ask(e, { input: u.body }, u.body);
+        return u.body.input_type === "notification" ? undefined : this.#ask(e, u);
       case "agent.approval_request":
-        return this.#ask(e, { approval: u.body }, u.body);
       case "agent.permission_request":
-        return this.#ask(e, { permission: u.body }, u.body);
+        return this.#ask(e, u);
       case "user.input_response":
       case "user.approval_response":
       case "user.permission_response":
@@ -196,10 +196,8 @@ export class State {
     const at = e.timestamp;
     this.#set(
       (this.#session = record({
-        session_id: e.session_id, workspace: b.workspace || "default", owner: e.actor as Actor, members: b.members,
-        agent: b.agent ?? "", title: b.title, metadata: b.metadata, policy: b.policy || "queue", status: "idle", open_prompts: 0,
-        forked_of: b.forked_of, forked_at: b.forked_at, parent: b.parent, grant_id: b.grant_id, served_by: b.served_by,
-        created_at: at, updated_at: at, last: 1,
+        ...b, session_id: e.session_id, workspace: b.workspace || "default", owner: e.actor as Actor, agent: b.agent ?? "",
+        policy: b.policy || "queue", status: "idle", open_prompts: 0, created_at: at, updated_at: at, last: 1,
       })),
     );
   }
@@ -234,24 +232,18 @@ export class State {
       this.#set((this.#turns = this.#turns.map((t) => (t.turn_id === id ? { ...t, ...change(t) } : t))));
   }
 
-  #ask(e: KnownEvent, kind: Partial<Prompt>, body: { request_id?: string; deadline?: string }): void {
-    const prompt = withoutEmpty<Prompt>(
-      {
-        request_id: body.request_id ?? "", sequence: e.sequence, turn_id: e.turn_id, workstream_id: e.workstream_id,
-        agent: e.actor?.id, asked_at: e.timestamp, deadline: body.deadline, ...kind,
-      },
-      "request_id",
-    );
+  #ask(e: KnownEvent, u: Question): void {
+    const { sequence, turn_id, workstream_id, actor, timestamp } = e;
+    const prompt = withoutEmpty<Prompt>({ ...asked(u), sequence, turn_id, workstream_id, agent: actor?.id, asked_at: timestamp }, "request_id");
     this.#set((this.#prompts = [...this.#prompts, prompt]));
   }
 
   /** Derives the status. */
   #updateStatus(): void {
-    let { status } = this.#session;
-    if (status !== "completed" && status !== "failed")
-      status = this.#prompts.length > 0 ? "waiting" : this.#turns.length > 0 ? "running" : "idle";
-    if (status !== this.#session.status || this.#prompts.length !== this.#session.open_prompts)
-      this.#record({ status, open_prompts: this.#prompts.length });
+    const { status: was, open_prompts } = this.#session;
+    const open = this.#prompts.length;
+    const status = was === "completed" || was === "failed" ? was : open > 0 ? "waiting" : this.#turns.length > 0 ? "running" : "idle";
+    if (status !== was || open !== open_prompts) this.#record({ status, open_prompts: open });
   }
 }
 
@@ -281,7 +273,13 @@ export function withoutEmpty<T extends object>(o: { [K in keyof T]: T[K] | undef
 }
 
 /** A session's record without its empty fields. */
-const record = (s: { [K in keyof Session]: Session[K] | undefined }): Session => withoutEmpty<Session>(s, "agent", "open_prompts");
+function record(s: { [K in keyof Session]: Session[K] | undefined }): Session {
+  const settings = Object.keys(s.settings ?? {}).length > 0 ? s.settings : undefined;
+  return withoutEmpty<Session>({ ...s, settings }, "agent", "open_prompts");
+}
+
+/** What a prompt and its item have in common: the request is the field input, approval or permission. */
+export const asked = ({ type, body }: Question) => ({ request_id: body.request_id ?? "", deadline: body.deadline, [type.slice(6, -8)]: body });
 
 /** The workstream that an event is about, or "". */
 export function workstreamOf(u: Decoded): string {
@@ -312,19 +310,17 @@ export function progressed(w: Workstream, u: Decoded): Workstream {
     case "workstream.canceling":
       return trim({ ...w, state: "canceling", cancel_by: u.body.deadline, reason: u.body.reason });
     case "workstream.completed":
-      return trim({ ...ended(w, "completed", u), summary: u.body.summary, phase: "done", tool: undefined });
     case "workstream.failed":
-      return trim({ ...ended(w, "failed", u), error: u.body.error });
     case "workstream.timeout":
-      return trim({ ...ended(w, "timeout", u), summary: u.body.summary });
-    case "workstream.canceled":
-      return trim({ ...ended(w, "canceled", u), reason: u.body.reason || w.reason });
+    case "workstream.canceled": {
+      const state = u.type.slice(11);
+      const b: { summary?: string; error?: string; reason?: string; files?: string[] } = u.body;
+      const end = { ...w, state, ended_at: at, files: b.files, cancel_by: undefined, error: b.error, reason: b.reason || w.reason };
+      if (state === "completed") return trim({ ...end, summary: b.summary, phase: "done", tool: undefined });
+      return trim(state === "timeout" ? { ...end, summary: b.summary } : end);
+    }
   }
   return w;
-}
-
-function ended(w: Workstream, state: string, u: { event: KnownEvent; body: { files?: string[] } }) {
-  return { ...w, state, ended_at: u.event.timestamp, files: u.body.files, cancel_by: undefined };
 }
 
 export function trim(w: { [K in keyof Workstream]: Workstream[K] | undefined }): Workstream {

@@ -3,6 +3,7 @@ import { asParleyError, type ParleyError } from "./error.js";
 import { Transcript } from "./fold.js";
 import { sleep } from "./http.js";
 import type { Connection } from "./link.js";
+import { listen } from "./listen.js";
 import type { Sending } from "./outbox.js";
 import type { Frame } from "./track.js";
 import type { Actor, Answer, Event, FileInfo, Item, ItemOf, Session, StopResult, UserMessage, View } from "./types.gen.js";
@@ -345,15 +346,6 @@ function pendingItem(id: string, s: Sending): PendingItem {
   };
   if (s.draft?.workstream_id) it.workstream_id = s.draft.workstream_id;
   return it;
-}
-
-function listen<K>(all: Map<K, Set<() => void>>, key: K, f: () => void): () => void {
-  const set = all.get(key) ?? new Set();
-  all.set(key, set.add(f));
-  return () => {
-    set.delete(f);
-    if (set.size === 0 && all.get(key) === set) all.delete(key);
-  };
 }
 
 /** Calls flush in the next animation frame, or by a timer when there is none: a hidden page has no animation frames. */

@@ -101,7 +101,7 @@ export class WorkTurn {
     return this.#launch;
   }
 
-  /** Returns the workstream events since the last call: directives and messages, and progress of launched workstreams. */
+  /** Returns the workstream events since the last call: steering commands and messages, and progress of launched workstreams. */
   newEvents(): Event[] {
     return this.#workstreamEvents.splice(0);
   }
@@ -197,7 +197,7 @@ export class WorkTurn {
     return this.#work("message_workstream", { workstream_id: workstream, text });
   }
 
-  /** Sends a directive to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested. */
+  /** Sends a steering command to a workstream: add_instruction, set_priority, add_constraint, pause_requested, resume_requested. */
   steer(workstream: string, command: string, text = ""): Promise<WorkstreamStatus> {
     return this.#work("steer_workstream", { workstream_id: workstream, command, text });
   }

@@ -38,6 +38,16 @@ export interface AgentArtifact {
   language?: string;
 }
 
+/** AgentCommand is a command that an agent understands: a message that begins with its name. Clients offer the commands of an agent to people who write a message; to the server such a message is a text like any other. */
+export interface AgentCommand {
+  /** with its slash, such as /summary */
+  name: string;
+  /** what it does, in one line */
+  description?: string;
+  /** what follows the name, such as "N [SECONDS]"; "" for nothing */
+  input?: string;
+}
+
 /** AgentError is an error that the agent reports. The turn may continue if it is recoverable. */
 export interface AgentError {
   message: string;
@@ -53,6 +63,7 @@ export interface AgentInfo {
   description?: string;
   /** suggested first messages */
   starters?: string[];
+  commands?: AgentCommand[];
   /** that a session may select, the agent's own first */
   models?: string[];
   /** answers sessions that name no agent */
@@ -553,6 +564,10 @@ export interface Receipt {
   erased_at: Time;
   /** what the erasure does not cover */
   note: string;
+  /** of a cluster: those that have removed the session */
+  nodes?: string[];
+  /** those that did not answer; they remove it when they are back, before they serve it */
+  nodes_pending?: string[];
 }
 
 /** Role is what a member may do in one session. */
@@ -577,10 +592,14 @@ export interface Session {
   /** others, that answer in its workstreams */
   agents?: string[];
   title?: string;
+  /** made from the first message when there is no title, without what may be secret */
+  heading?: string;
   metadata?: unknown;
   summary?: string;
   policy: Policy;
   settings?: Settings;
+  /** people have put it away; it works as before */
+  archived?: boolean;
   status: Status;
   /** why it failed */
   error?: string;
@@ -598,6 +617,8 @@ export interface Session {
   updated_at: Time;
   /** the last event's */
   last: number;
+  /** Partition of the cluster that the session is in. It follows from the id and is not stored; nil on a single server. */
+  partition?: number;
 }
 
 /** SessionCompleted ends a session; a later user message reopens it. */
@@ -649,6 +670,7 @@ export interface SessionUpdated {
   /** replaces all of them */
   settings?: Settings;
   members?: Member[];
+  archived?: boolean;
   summary?: string;
   /** a model agent summarises the conversation before its next request */
   compact?: boolean;
@@ -1158,7 +1180,7 @@ export const shapes: Record<string, string> = {
   "session.completed": "outcome",
   "session.failed": "error_message",
   "session.started": "agent title metadata~ workspace policy settings:Settings members[Member forked_of forked_at parent grant_id served_by agent_id",
-  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* summary* compact served_by* detached",
+  "session.updated": "title* agent* metadata~ policy* settings:Settings* members[Member* archived* summary* compact served_by* detached",
   "turn.completed": "turn_id! outcome! error usage:Usage* ack",
   "turn.input": "sequences![]",
   "turn.resumed": "turn_id! attempt!0 crashes reason",

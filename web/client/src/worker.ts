@@ -3,7 +3,7 @@ import type { ParleyClient } from "./client.js";
 import { asParleyError, closedBy, errorOf, byeError, ParleyError, unreachable } from "./error.js";
 import { sleep } from "./http.js";
 import type { Socket } from "./link.js";
-import type { Assignment, Event } from "./types.gen.js";
+import type { AgentCommand, Assignment, Event } from "./types.gen.js";
 import { TurnLost, TurnStopped, WorkTurn, type TurnTransport, type Reply } from "./turn.js";
 import type { WorkstreamStatus } from "./workstream.js";
 
@@ -18,6 +18,8 @@ export type { Launch, Progress, WorkstreamStatus } from "./workstream.js";
 export interface WorkOptions {
   /** How many turns are answered in parallel; 4. */
   slots?: number;
+  /** The commands that the agent understands; clients offer them to people. */
+  commands?: AgentCommand[];
   /** How long a turn is held without a connection, in milliseconds; 60 000. */
   grace?: number;
   /** Ends the worker. Its unfinished turns go to another worker. */
@@ -112,7 +114,7 @@ class Worker implements TurnTransport {
         opened = true;
         alive();
         this.#socket = socket;
-        socket.send(JSON.stringify({ op: "ready", slots: this.#o.slots ?? 4, turns: [...this.#turns.keys()] }));
+        socket.send(JSON.stringify({ op: "ready", slots: this.#o.slots ?? 4, commands: this.#o.commands, turns: [...this.#turns.keys()] }));
       };
       socket.onmessage = (ev: { data: unknown }) => {
         alive();

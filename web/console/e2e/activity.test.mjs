@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled, stopButton, until } from "./suite.mjs";
 
 const activity = (at) => at.getByRole("feed").locator(".pl-activity");
 
 describe("a silent agent", () => {
-  test("at the place of the answer: what it does, for how long, and a button that stops it", () =>
+  test("at the place of the answer: what it does and for how long; the composer has the only button that stops it", () =>
     inSession(async (page, id) => {
       await say(page, "/sleep 600");
       await activity(page).getByText("Working").waitFor();
@@ -24,7 +24,8 @@ describe("a silent agent", () => {
       const at = (text) => rows.findIndex((r) => r.includes(text));
       assert.ok(at("/sleep") < at("using files.read") && at("using files.read") < at("and then this"), rows.join(" | "));
       await axe(page, "a silent agent");
-      await activity(page).getByRole("button", { name: "Stop" }).click();
+      assert.equal(await page.getByRole("button", { name: /^Stop/ }).count(), 1);
+      await stopButton(page).click();
       await settled(page, "You said: and then this");
       await activity(page).waitFor({ state: "detached" });
       assert.equal((await events(id)).find((e) => e.type === "turn.completed").payload.outcome, "stopped");
@@ -48,7 +49,7 @@ describe("a silent agent", () => {
     await activity(page).getByText("Working").waitFor();
     assert.ok((await activity(page).boundingBox()).height < 60);
     await axe(page, "a silent agent on a phone");
-    await activity(page).getByRole("button", { name: "Stop" }).click();
+    await stopButton(page).click();
     await settled(page, "Stopped");
     await context.close();
   });

@@ -124,10 +124,26 @@ describe("accessibility", () => {
       const seen = () => page.evaluate(() => {
         const el = document.activeElement;
         if (!el || el === document.body) return "nothing";
-        const s = getComputedStyle(el);
-        const around = el.closest(".pl-composer, .pl-search-bar");
-        const ring = s.outlineStyle !== "none" && Number.parseFloat(s.outlineWidth) >= 2;
-        return ring || (around && (getComputedStyle(around).boxShadow !== "none" || getComputedStyle(around).borderColor !== "")) ? "" : `${el.tagName}.${el.className}`;
+        const parts = (c) => c.match(/[\d.]+/g).map(Number);
+        const light = (c) => parts(c).slice(0, 3).reduce((n, v, i) => n + [0.2126, 0.7152, 0.0722][i] * (v <= 10.31 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4), 0);
+        const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+        const behind = (e) => {
+          for (let p = e.parentElement; p; p = p.parentElement) {
+            const c = getComputedStyle(p).backgroundColor;
+            if (/^rgb\(/.test(c)) return c;
+          }
+          return "rgb(255, 255, 255)";
+        };
+        const ring = (e) => {
+          const s = e && getComputedStyle(e);
+          return s && s.outlineStyle !== "none" && Number.parseFloat(s.outlineWidth) >= 2 && contrast(s.outlineColor, behind(e)) >= 3;
+        };
+        // The composer has a border in the colour of the focus, which is visible against both of its sides.
+        const border = (e) => {
+          const s = e && getComputedStyle(e);
+          return s && [behind(e), s.backgroundColor].every((side) => contrast(s.borderTopColor, side) >= 3);
+        };
+        return ring(el) || ring(el.closest(".pl-search-bar")) || border(el.closest(".pl-composer")) ? "" : `${el.tagName}.${el.className}`;
       });
       const tab = async (what, key = "Tab") => {
         for (let i = 0; i < 60; i++) {
@@ -143,7 +159,7 @@ describe("accessibility", () => {
       await tab("Plan, work", "Shift+Tab");
       await page.keyboard.press("Enter");
       await page.keyboard.press(".");
-      await tab("Raw");
+      await tab("Inspector");
       await page.keyboard.press("Enter");
       await tab("Close");
       await page.keyboard.press("Enter");

@@ -59,6 +59,23 @@ describe("files in a new conversation", () => {
     await context.close();
   });
 
+  test("a picture is shown before and after it is sent", async () => {
+    const { page, context, faults } = await openPage(browser);
+    await page.goto(server.url);
+    await page.getByRole("heading", { name: "demo" }).waitFor();
+    const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
+    await page.locator("input[type=file]").setInputFiles([{ name: "dot.png", mimeType: "image/png", buffer: dot }]);
+    const drawn = (where) => until(page, () => where.locator(".pl-thumb").evaluate((img) => img.naturalWidth === 1), "the picture");
+    await drawn(page.locator(".pl-composer"));
+    await page.getByRole("textbox", { name: "Message", exact: true }).fill("look");
+    await page.keyboard.press("Enter");
+    await page.getByRole("feed").getByText("You said: look").waitFor();
+    await drawn(page.getByRole("feed"));
+    assert.deepEqual(await page.evaluate(() => window.violations), []);
+    assert.deepEqual(faults, []);
+    await context.close();
+  });
+
   test("when an upload fails, the message stays; sent again, it is in one conversation", async () => {
     const { page, context } = await openPage(browser);
     const before = await count();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, events, feed, inSession, post, server, settled, steady, stopButton, until } from "./suite.mjs";
+import { atEnd, axe, browser, developer, events, feed, inSession, post, server, settled, steady, stopButton, until } from "./suite.mjs";
 
 describe("messages", () => {
   test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
@@ -65,7 +65,7 @@ describe("messages", () => {
       await context.grantPermissions(["clipboard-read", "clipboard-write"]);
       await say(page, "/stream 2000 400");
       await page.getByText("tok2000", { exact: false }).last().waitFor();
-      await page.locator(".pl-foot").getByRole("button", { name: "Copy" }).last().click();
+      await page.locator(".pl-prose .pl-actions").getByRole("button", { name: "Copy" }).last().click();
       const text = (await events(id)).find((e) => e.type === "agent.text").payload.text;
       assert.equal(text, Array.from({ length: 2000 }, (_, i) => `tok${i + 1}`).join(" "));
       assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
@@ -213,6 +213,9 @@ describe("entries", () => {
       await say(page, "/plan 3 1");
       await page.getByRole("complementary").getByText("3 of 3").first().waitFor();
       await say(page, "/usage 1200 300");
+      await settled(page, "Used 1200 tokens");
+      assert.equal(await page.locator(".pl-tokens").count(), 0);
+      await developer(page);
       await page.getByText("1.5K tokens").first().waitFor();
       for (const kind of ["table", "chart", "image", "file", "html"]) {
         await say(page, `/artifact ${kind}`);

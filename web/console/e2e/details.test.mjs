@@ -31,7 +31,7 @@ describe("plan and panel", () => {
       const panel = page.getByRole("complementary");
       await panel.getByText("Load margins").first().hover();
       await say(page, "/work 2 1 deadline=600");
-      await settled(page, "Part 1, chapter 1");
+      await feed(page).locator(".pl-thread", { hasText: "Part 1" }).waitFor();
       assert.equal(await page.getByRole("tab", { name: "Plan" }).getAttribute("aria-selected"), "true");
       await until(page, async () => (await events(id)).filter((e) => e.type === "workstream.completed").length === 2, "the end of the work");
       await page.getByRole("tab", { name: "Work" }).click();
@@ -89,7 +89,7 @@ describe("menus and keys", () => {
       await post(id, { type: "agent.input_request", payload: { request_id: `q-${id}`, input_type: "text", text: `Question of ${id}?` } });
     }
     await page.goto(server.url);
-    const inbox = page.getByRole("link", { name: /Inbox.*2 need an answer/ });
+    const inbox = page.getByRole("link", { name: /Inbox.*2 need you/ });
     const seen = [];
     for (const id of ["ask-1", "ask-2"]) {
       await inbox.click();

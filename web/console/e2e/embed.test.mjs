@@ -38,6 +38,11 @@ describe("the element", () => {
       await send.click();
       await page.getByRole("feed").getByText("You answered: sms").first().waitFor();
       assert.match(await page.locator("h1").evaluate((e) => getComputedStyle(e).fontFamily), /Georgia/);
+      const font = () => page.locator(".pl-root").evaluate((e) => getComputedStyle(e).fontFamily);
+      assert.match(await font(), /Georgia/); // that of the page, until the page sets another one
+      await page.locator("parley-conversation").evaluate((el) => el.style.setProperty("--pl-sans", "Verdana, sans-serif"));
+      assert.match(await font(), /^Verdana/);
+      await page.locator("parley-conversation").evaluate((el) => el.style.removeProperty("--pl-sans"));
       // The attribute sets another language; without it the language is English.
       await page.locator("parley-conversation").evaluate((el) => el.setAttribute("locale", "de"));
       await page.getByRole("feed").getByText("Du hast geantwortet").first().waitFor();

@@ -103,7 +103,7 @@ describe("approvals", () => {
         await page.locator(".pl-approved").getByText("not today").waitFor();
         await post(id, { type: "agent.tool_call", payload: { call_id: "c1", tool: "deploy", params: { env: "prod" } } }, { type: "agent.tool_result", payload: { call_id: "c1", tool: "deploy", result: "deployed" } });
         const row = page.locator(".pl-approved .pl-tool", { hasText: "deploy" });
-        await row.locator(".pl-state-ok").waitFor();
+        await row.locator(".pl-state-ok", { hasText: "ok" }).waitFor(); // before the call it says that it was approved
         assert.match((await row.locator("summary").innerText()).replace(/\s+/g, " "), /^deploy env prod Risk: high ok/);
         await page.locator(".pl-approved .pl-tool", { hasText: "erase" }).getByText("Denied").waitFor();
         assert.equal(await feed(page).locator("article").count(), 1, "the call has another row");

@@ -35,7 +35,7 @@ describe("inbox", () => {
       for (const text of [/Talk in-2/, /also asked: Mira/, /1[45]:\d\d left/]) await second.getByText(text).waitFor();
       // The sidebar has the count, and the questions themselves.
       const side = page.getByRole("navigation", { name: "Conversations" });
-      await side.getByRole("link", { name: /Inbox.*2 need an answer/ }).waitFor();
+      await side.getByRole("link", { name: /Inbox.*2 need you/ }).waitFor();
       await side.getByText("Which baseline?").waitFor();
       await until(page, async () => (await page.title()) === "(2) Inbox · Parley", "the title");
       await axe(page, "inbox");
@@ -99,7 +99,7 @@ describe("inbox", () => {
   test("the number of open prompts leads to the inbox from every conversation", () =>
     inSession(async (page, id) => {
       await ask(id, "q8", { text: "Where to?" });
-      await page.getByRole("link", { name: /Inbox.*1 needs an answer/ }).click();
+      await page.getByRole("link", { name: /Inbox.*1 needs you/ }).click();
       await page.getByRole("textbox", { name: "Where to?" }).waitFor();
       assert.equal(new URL(page.url()).pathname, "/inbox");
       await page.goBack();

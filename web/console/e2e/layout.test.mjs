@@ -32,11 +32,11 @@ describe("layout", () => {
         const title = page.locator(".pl-header > h2");
         assert.ok((await title.boundingBox()).width > 100, "the title has no room");
         await post(id, { type: "agent.input_request", payload: { request_id: `ask-${id}`, input_type: "text", text: "Which one?" } });
-        await page.getByRole("link", { name: "1 needs an answer" }).click();
+        await page.getByRole("link", { name: "1 needs you" }).click();
         await page.getByRole("textbox", { name: "Which one?" }).waitFor();
         assert.equal(new URL(page.url()).pathname, "/inbox");
         assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
       },
-      { session: { agent: "none", members }, context: { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } },
+      { session: { agent: "none", members, title: "The margins of all regions in the third quarter" }, context: { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } },
     ));
 });

@@ -81,6 +81,25 @@ describe("authors", () => {
     for (const { context } of [alice, bob]) await context.close();
   });
 
+  test("every owner changes the settings in the middle of a conversation; others see the change", async () => {
+    const id = await shared("settings");
+    const [alice, bob] = [await openPage(browser), await openPage(browser)];
+    for (const [who, { page }] of [["alice", alice], ["bob", bob]]) {
+      await signIn(page, who);
+      await page.goto(`${server.url}/s/${id}`);
+    }
+    const menu = (page) => page.getByLabel("Approvals");
+    await say(alice.page, "hello");
+    await bob.page.getByRole("feed").getByText("You said: hello").waitFor();
+    await menu(bob.page).selectOption("review");
+    await alice.page.waitForFunction(() => document.querySelector("select[aria-label=Approvals]")?.value === "review");
+    await as("alice", `/sessions/${id}`, { members: [{ actor: { kind: "user", id: "bob" }, role: "answerer" }] }, "PATCH");
+    await bob.page.waitForFunction(() => document.querySelector("select[aria-label=Approvals]")?.disabled);
+    await menu(alice.page).selectOption("all");
+    await bob.page.waitForFunction(() => document.querySelector("select[aria-label=Approvals]")?.value === "all");
+    for (const { context } of [alice, bob]) await context.close();
+  });
+
   test("one person alone sees no names", async () => {
     await as("alice", "/sessions", { id: "alone" });
     const { page, context } = await openPage(browser);

@@ -1,15 +1,24 @@
-// Makes the pictures in docs/screenshots: node e2e/screenshots.mjs, with PARLEY_BIN naming the program.
+// Makes the pictures in docs/screenshots, or those that are named: npm run screenshots [-- NAME...], with PARLEY_BIN naming the program.
 import { mkdirSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { ParleyClient } from "@parley-hq/client";
+import { work } from "@parley-hq/client/worker";
 import { api, openPage, say, startBrowser, startServer } from "./harness.mjs";
 
 const out = join(dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url))))), "docs", "screenshots");
+const only = process.argv.slice(2);
 mkdirSync(out, { recursive: true });
 const server = await startServer();
 const browser = await startBrowser();
 const session = (id, title, agent = "demo") => api(server, "/sessions", { id, title, agent });
-const post = (id, ...drafts) => api(server, `/sessions/${id}/events`, drafts);
+const ended = new AbortController();
+const worker = work(new ParleyClient({ url: server.url }), "analyst", answer, { signal: ended.signal, slots: 16 });
+/** A conversation with the agent of the pictures. */
+async function begin(id, title, text) {
+  await session(id, title, "analyst");
+  await api(server, `/sessions/${id}/events`, [{ type: "user.message", payload: { text } }]);
+}
 
 const report = `## South region, third quarter
 
@@ -30,27 +39,57 @@ where  quarter = '2026Q3'
 group  by region
 \`\`\``;
 
-async function review(id) {
-  await session(id, "Quarterly margin review", "none");
-  await post(
-    id,
-    { type: "user.message", payload: { text: "Why did the south lose margin last quarter?" } },
-    { type: "agent.plan", payload: { tasks: [["Load margins", "done"], ["Explain the south", "in_progress"], ["Check with legal", "pending"], ["Draft the summary", "pending"]].map(([title, status], i) => ({ id: `${i}`, title, status })) } },
-    { type: "agent.thinking", payload: { text: "Compare against the same quarter, then look for one-off costs." } },
-    { type: "agent.tool_call", payload: { call_id: "1", tool: "warehouse.query", params: { region: "south", measure: "margin" } } },
-    { type: "agent.tool_result", payload: { call_id: "1", result: { rows: 214 } } },
-    { type: "agent.tool_call", payload: { call_id: "2", tool: "web.search", params: { query: "copper price 2026 Q3" } } },
-    { type: "agent.tool_error", payload: { call_id: "2", error: "rate limited, try again in 20 s" } },
-    { type: "agent.text", payload: { text: report } },
-    { type: "agent.usage", payload: { input_tokens: 38_200, output_tokens: 2900 } },
-    { type: "agent.input_request", payload: { request_id: `${id}-q`, input_type: "radio", text: "Which baseline should the summary use?", timeout: 300, options: [{ id: "ly", label: "Same quarter last year", description: "Takes the season out" }, { id: "pq", label: "Previous quarter", description: "Shows the recent turn" }] } },
-  );
+const tasks = (...list) => ({ tasks: list.map(([title, status], i) => ({ id: `${i}`, title, status })) });
+
+const parts = [
+  ["Pricing", "Compare the prices of the five largest vendors.", "web.search", "Reading price lists", "The list prices are within **8 %** of each other. The discounts are not: two vendors give up to 30 % for three years."],
+  ["Customers", "Summarise what customers wrote in reviews this year.", "reviews.list", "Grouping 412 reviews", "Most reviews name the same two problems: slow support, and invoices that are hard to read."],
+  ["Regulation", "List the rules that change in 2027.", "web.search", "Comparing two drafts", "Two rules change in the spring. Both concern the labels of packaging."],
+  ["Suppliers", "Find the suppliers that two vendors share.", "registry.find", "Matching names", "Three suppliers deliver to more than one vendor."],
+  ["Shares", "Describe the market share of each vendor.", "registry.find", "Waiting for the register", "The register of 2025 is complete; that of 2026 has no data for the south yet."],
+];
+
+/** The agent of the pictures. */
+async function answer(turn) {
+  const part = parts.find(([name]) => name === turn.launched?.name);
+  if (part) {
+    const [name, task, tool, doing, text] = part;
+    await turn.progress({ phase: "executing_tool", tool });
+    await turn.call(tool, { query: task }, async () => ({ found: 40 }));
+    await turn.say(text);
+    if (name === "Suppliers") return;
+    await turn.progress({ phase: "synthesizing", message: doing });
+    return new Promise((_, reject) => turn.signal.addEventListener("abort", () => reject(turn.signal.reason)));
+  }
+  if (turn.text.startsWith("Prepare")) {
+    await turn.plan(tasks(...parts.map(([name], i) => [`Chapter ${i + 1}: ${name.toLowerCase()}`, name === "Suppliers" ? "done" : "in_progress"]), ["Summary", "pending"]));
+    await turn.say("I work on the five chapters at the same time.");
+    for (const [i, [name, instruction]] of parts.entries()) await turn.launch({ id: `chapter-${i + 1}`, name, instruction, deadline_seconds: 300 + 60 * i });
+    await turn.wait();
+    return;
+  }
+  if (turn.text.startsWith("Ship")) {
+    await turn.call("ci.status", { branch: "release/4.2" }, async () => ({ passed: 318, failed: 0 }));
+    await turn.say("All 318 checks passed. The last release of this service was 4.1.7, nine days ago.");
+    await turn.approve({ text: "May I deploy release 4.2 to production?", timeout: 1800, calls: [{ call_id: "deploy", tool: "deploy", risk: "high", params: { environment: "production", version: "4.2.0", api_key: "c1f7e02b94" } }] });
+    return;
+  }
+  await turn.plan(tasks(["Load margins", "done"], ["Explain the south", "in_progress"], ["Check with legal", "pending"], ["Draft the summary", "pending"]));
+  const thought = turn.think();
+  await thought.write("Compare against the same quarter, then look for one-off costs.");
+  await thought.close();
+  await turn.call("warehouse.query", { region: "south", measure: "margin" }, async () => ({ rows: 214 }));
+  await turn.call("web.search", { query: "copper price 2026 Q3" }, async () => Promise.reject(new Error("rate limited, try again in 20 s"))).catch(() => {});
+  await turn.say(report);
+  await turn.usage({ input_tokens: 38_200, output_tokens: 2900 });
+  await turn.ask({ input_type: "radio", text: "Which baseline should the summary use?", timeout: 1500, options: [{ id: "ly", label: "Same quarter last year", description: "Takes the season out" }, { id: "pq", label: "Previous quarter", description: "Shows the recent turn" }] });
 }
 
 async function picture(name, path, options, prepare = async () => {}, rest = 1000) {
+  if (only.length > 0 && !only.includes(name)) return;
   const { page, context } = await openPage(browser, options);
   await page.goto(server.url + path);
-  await page.locator(".pl-row-last, .pl-empty").first().waitFor();
+  await page.locator(".pl-row-last, .pl-empty, .co-ask-body .pl-primary").first().waitFor();
   await page.waitForTimeout(2000); // until the last entries and the panel are shown
   await prepare(page);
   await page.waitForTimeout(rest);
@@ -62,10 +101,9 @@ const wide = { viewport: { width: 1280, height: 800 } };
 const dark = { ...wide, colorScheme: "dark" };
 const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true, deviceScaleFactor: 1.5 };
 try {
-  await session("crawl", "Site crawl");
-  await post("crawl", { type: "user.message", payload: { text: "/sleep 60" } });
+  await begin("study", "Market study", "Prepare the market study for Thursday. Work on the chapters in parallel.");
   await session("vendor", "Vendor comparison");
-  await review("review");
+  await begin("review", "Quarterly margin review", "Why did the south lose margin last quarter?");
   await picture("console-light", "/s/review", wide);
   await picture("console-dark", "/s/review", dark, async (page) => {
     await page.locator(".pl-list").hover();
@@ -73,11 +111,11 @@ try {
   });
   await picture("phone", "/s/review", phone);
   await picture("inspector", "/s/review#seq=5", dark);
-  await session("deploy", "Release 4.2");
-  await picture("approval", "/s/deploy", wide, async (page) => {
-    await say(page, '/approve deploy {"environment":"production","version":"4.2.0","api_key":"k-123"} timeout=240');
-    await page.getByRole("button", { name: "Approve once" }).waitFor();
-  });
+  await begin("deploy", "Release 4.2", "Ship release 4.2 when the checks are green.");
+  await picture("approval", "/s/deploy", wide);
+  await picture("inbox", "/inbox", wide);
+  await picture("inbox-dark", "/inbox", dark);
+  await picture("inbox-phone", "/inbox", phone);
   await picture("artifacts", "/s/vendor", wide, async (page) => {
     await say(page, "/artifact table");
     await page.getByRole("feed").getByText("Here is the table.").waitFor();
@@ -87,17 +125,13 @@ try {
   await picture("empty", "/", wide);
   await picture("empty-dark", "/", dark);
   await picture("empty-phone", "/", phone);
-  for (const [name, options] of [["work-light", wide], ["work-dark", dark], ["work-phone", phone]]) {
-    await session(name, "Market study");
-    await picture(name, `/s/${name}`, options, async (page) => {
-      await page.getByRole("textbox", { name: "Message", exact: true }).fill("/work 8 20 deadline=40");
-      await page.getByRole("button", { name: "Send" }).click();
-      await page.getByText("Part 8, chapter 2", { exact: false }).first().waitFor({ state: "attached" });
+  for (const [name, options] of [["work-light", wide], ["work-dark", dark], ["work-phone", phone]])
+    await picture(name, "/s/study", options, async (page) => {
+      if (name !== "work-phone") await page.locator(".pl-thread summary").first().click();
       if (name === "work-phone") await page.getByRole("button", { name: /^Work/ }).click();
-      if (name === "work-light") await page.getByLabel("Steer Part 3").click();
+      if (name === "work-light") await page.getByLabel("Steer Regulation").click();
     });
-  }
-  await picture("timeline", "/s/work-phone", wide, async (page) => {
+  await picture("timeline", "/s/study", wide, async (page) => {
     await page.getByRole("button", { name: "Timeline" }).click();
   });
   await picture("dialects", "/s/deploy#seq=4", wide, async (page) => {
@@ -107,7 +141,7 @@ try {
   await picture("tour", "/s/tour", wide, async (page) => {
     await say(page, "/tour");
     await page.getByRole("complementary", { name: "Work" }).getByText("Writing down").first().waitFor();
-    await page.getByRole("feed").getByText("Copper is up").waitFor();
+    await page.getByRole("feed").locator(".pl-thread", { hasText: "Copper" }).waitFor();
   }, 100);
   await picture("tour-question", "/s/tour", phone, async (page) => {
     await page.getByRole("radio").first().waitFor();
@@ -124,5 +158,7 @@ try {
   });
 } finally {
   await browser.close();
+  ended.abort();
+  await worker.catch(() => {});
   await server.stop();
 }

@@ -34,6 +34,10 @@ describe("signing in", () => {
     await page.reload();
     await page.getByRole("feed").getByText("You said: hello").first().waitFor();
     assert.deepEqual(await page.evaluate(() => window.violations), []);
+    await page.locator(".co-account summary").click();
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByLabel("Token").waitFor();
+    assert.equal(await page.evaluate(() => fetch("/auth/session").then((r) => r.status)), 401);
     await context.close();
   });
 });

@@ -42,22 +42,25 @@ export const events = async (id) => (await api(server, `/sessions/${id}/events?l
 export const feed = (page) => page.getByRole("feed");
 export const settled = (page, text) => feed(page).getByText(text).first().waitFor();
 
-/** The button of the composer that stops the answer; the row of the running turn has another one. */
+/** The button of the composer that stops the answer; a running workstream has its own. */
 export const stopButton = (page) => page.locator(".pl-composer").getByRole("button", { name: "Stop", exact: true });
 
 /** Opens the raw events with the key of the developer mode. */
 export async function developer(page) {
   await page.evaluate(() => document.activeElement?.blur());
   await page.keyboard.press(".");
-  await page.getByRole("tab", { name: "Raw" }).waitFor();
+  await page.getByRole("tab", { name: "Inspector" }).waitFor();
 }
 
 /** Fails with the serious findings of axe, in light and in dark. */
 export async function axe(page, where) {
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
-    // Wait for the end of animations; endless ones are checked while they run.
-    await page.evaluate(() => Promise.allSettled(document.getAnimations().filter((a) => a.effect?.getComputedTiming().endTime !== Infinity).map((a) => a.finished)));
+    // End animations; endless ones are checked while they run. A headless browser may draw no frames while nothing else happens, so
+    // waiting for their end could take for ever.
+    await page.evaluate(() => {
+      for (const a of document.getAnimations()) if (a.effect?.getComputedTiming().endTime !== Infinity) a.finish();
+    });
     await page.evaluate(axeSource);
     const found = await page.evaluate(async () => {
       const r = await window.axe.run(document, { resultTypes: ["violations"] });

@@ -23,7 +23,7 @@ describe("the first minute", () => {
     await cards.getByText("Ask a question that waits for your answer").click();
     await page.getByRole("radio").first().waitFor();
     await page.getByRole("heading", { name: "Ask a question that waits for your answer" }).waitFor();
-    await page.getByRole("link", { name: /Inbox.*1 needs an answer/ }).waitFor();
+    await page.getByRole("link", { name: /Inbox.*1 needs you/ }).waitFor();
     assert.deepEqual(faults, []);
     await context.close();
   });

@@ -13,8 +13,8 @@ describe("turns", () => {
   test("[29] the tokens of each turn; their sum is that of the meter", () =>
     inSession(async (page, id) => {
       await say(page, "/usage 1200 300");
-      await page.getByText("1.5K tokens").first().waitFor();
       await raw(page, "Tokens");
+      await page.getByText("1.5K tokens").first().waitFor();
       const table = page.getByRole("table", { name: "Tokens" });
       await table.getByRole("cell", { name: "1,200" }).first().waitFor();
       await say(page, "/usage 800 200"); // comes in while one looks
@@ -90,4 +90,20 @@ describe("print view", () => {
       },
       { session: { agent: "none" } },
     ));
+
+  test("the print view shows the entries of a workstream once, in its row", () =>
+    inSession(async (page, id) => {
+      await say(page, "/work 2 1");
+      await until(page, async () => (await events(id)).some((e) => e.type === "turn.completed" && !e.workstream_id), "the end of the work");
+      const { page: paper, context, faults } = await openPage(browser);
+      await paper.goto(`${server.url}/s/${id}?print`);
+      await paper.getByRole("button", { name: "Print" }).waitFor();
+      for (const n of [1, 2]) {
+        const text = new RegExp(`^Part ${n}, chapter 1`);
+        assert.equal(await feed(paper).locator(".pl-prose").getByText(text).count(), 1);
+        assert.equal(await feed(paper).locator(".pl-thread").nth(n - 1).locator(".pl-thread-body").getByText(text).count(), 1);
+      }
+      assert.deepEqual(faults, []);
+      await context.close();
+    }));
 });

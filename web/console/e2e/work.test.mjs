@@ -9,6 +9,7 @@ const steer = async (page, name, verb) => {
   await page.getByLabel(`Steer ${name}`).click();
   await page.locator(".pl-pop").getByRole("button", { name: verb, exact: true }).click();
 };
+const thread = (page, name) => page.locator(".pl-thread", { hasText: name }).first();
 const stored = (page, id, type, matches) => until(page, async () => (await events(id)).find((e) => e.type === type && matches(e.payload)), type);
 
 describe("workstreams", () => {
@@ -68,16 +69,36 @@ describe("workstreams", () => {
   test("[24] filtered by one workstream: only its entries, the prompts of all, and a button that shows everything", () =>
     inSession(async (page, id) => {
       await say(page, "/work 2 30 deadline=1200");
-      await page.getByText("Part 1, chapter 1", { exact: false }).first().waitFor();
-      await page.getByText("Part 2, chapter 1", { exact: false }).first().waitFor();
+      await thread(page, "Part 1").locator("summary").first().click();
+      await feed(page).getByText("Part 1, chapter 1", { exact: false }).first().waitFor();
       await post(id, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
       await lane(page, "Part 1").click();
-      await feed(page).getByText("Part 2, chapter", { exact: false }).first().waitFor({ state: "detached" });
+      await thread(page, "Part 2").waitFor({ state: "detached" });
       await feed(page).getByText("Part 1, chapter", { exact: false }).first().waitFor();
       await page.getByRole("textbox", { name: "Which vendor?" }).waitFor();
       assert.equal(await page.getByRole("textbox", { name: "Message", exact: true }).getAttribute("placeholder"), "Message Part 1");
       await page.getByRole("button", { name: "Show everything" }).click();
-      await feed(page).getByText("Part 2, chapter", { exact: false }).first().waitFor();
+      await thread(page, "Part 2").waitFor();
+    }));
+
+  test("a workstream is one row with its activity and time; it opens to its transcript, in the list and beside it", () =>
+    inSession(async (page, id) => {
+      await say(page, "/work 2 30 deadline=1200");
+      const row = thread(page, "Part 2");
+      await row.getByText(/ left/).waitFor();
+      await row.locator(".pl-timebar").waitFor();
+      await until(page, async () => (await events(id)).some((e) => e.type === "agent.text" && e.workstream_id), "a text of a workstream");
+      assert.equal(await feed(page).getByText(/^Part \d, chapter/).count(), 0);
+      const colours = await page.locator(".pl-thread").evaluateAll((all) => all.map((el) => getComputedStyle(el.querySelector("summary"), "::before").backgroundColor));
+      assert.equal(new Set(colours).size, 2);
+      await row.locator("summary").first().click();
+      await row.getByText(/^Part 2, chapter 1/).first().waitFor();
+      assert.equal(await feed(page).getByText(/^Part 1, chapter/).count(), 0);
+      await axe(page, "thread");
+      const panel = page.getByRole("complementary");
+      await panel.getByText("Transcript").first().click();
+      await panel.getByText(/^Part 1, chapter 1/).first().waitFor();
+      await page.getByRole("button", { name: "Stop" }).first().click();
     }));
 
   test("[18] two workstreams ask at once: both prompts are open, counted and reachable", () =>

@@ -1,19 +1,29 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Settings } from "@parley-hq/client";
+import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Part, type Prompt, type Session, type Settings } from "@parley-hq/client";
 import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
+import { Account, signOut } from "./account.js";
+import { Branches, branchOf } from "./branches.js";
+import { useIcon } from "./favicon.js";
 import { Keys, useKey } from "./keys.js";
 import { follow, SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
-import { inboxPath, pathOf, useRoute, useSetting } from "./route.js";
-import { useSessions } from "./sessions.js";
+import { useMarks } from "./marks.js";
+import { canNotify, useNotifications } from "./notify.js";
+import { usePutAway } from "./putaway.js";
+import { inboxPath, pathOf, read, useRoute, useSetting } from "./route.js";
+import { usePeople, useSessions, type Sessions } from "./sessions.js";
+import { Select } from "./select.js";
 import { SignIn, fetchMe, type Me } from "./signin.js";
 import { Welcome } from "./welcome.js";
+import { UndoBars, useUndos } from "./undo.js";
 import type { Words } from "./words.js";
 
+const Compose = lazy(() => import("./compose.js").then((m) => ({ default: m.Compose })));
 const Inbox = lazy(() => import("./inbox.js").then((m) => ({ default: m.Inbox })));
 const Picks = lazy(() => import("./picks.js").then((m) => ({ default: m.Picks })));
 const SessionMenu = lazy(() => import("./menu.js").then((m) => ({ default: m.SessionMenu })));
+const Palette = lazy(() => import("./palette.js").then((m) => ({ default: m.Palette })));
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
 
 const shownPanels = { all: { inspector: false }, developer: {} };
@@ -63,7 +73,7 @@ function Printed({ session, locale, me }: { session: string; locale: Locale; me:
   const client = useMemo(() => new ParleyClient(), []);
   return (
     <Suspense>
-      <PrintView client={client} session={session} messages={locale.texts} dir={locale.dir} {...(me.id ? { me: me.id } : {})} />
+      <PrintView client={client} session={session} diagramURL="/diagram" messages={locale.texts} dir={locale.dir} {...(me.id ? { me: me.id } : {})} />
     </Suspense>
   );
 }
@@ -73,9 +83,20 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const about = useAbout();
   const trace = useMemo(() => traceURL(about), [about]);
   const client = useMemo(() => new ParleyClient({ storage: localOutbox() }), []);
-  const [route, go] = useRoute();
+  const [route, go, setFilter] = useRoute();
   const [q, setQ] = useState("");
-  const sessions = useSessions(client, q);
+  const [notify, setNotify] = useSetting<"on" | "">("notify", "");
+  const all = useSessions(client, q, route.filter, route.session, notify !== "");
+  const { refresh } = all;
+  const undos = useUndos();
+  const left = useCallback((id: string) => read().session === id && go("/"), [go]);
+  const away = usePutAway(client, undos, refresh, left, useCallback((id) => go(pathOf(id)), [go]));
+  const sessions = useMemo<Sessions>(() => {
+    if (away.gone.size === 0) return all;
+    const stays = (s: Session) => !away.gone.has(s.session_id);
+    return { ...all, list: all.list?.filter(stays), open: all.open?.filter((o) => stays(o.session)) };
+  }, [all, away.gone]);
+  const marks = useMarks(sessions.list, route.session);
   const [agents, setAgents] = useState<AgentInfo[]>([]);
   const [agent, setAgent] = useSetting<string>("agent", "");
   const [panel, setPanel] = useSetting<PanelName | "none" | "auto">("panel", "auto");
@@ -92,8 +113,8 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     return () => media.removeEventListener("change", change);
   }, []);
   useEffect(() => {
-    client.agents().then(setAgents, () => {});
-  }, [client]);
+    client.agents().then((now) => setAgents((old) => (JSON.stringify(old) === JSON.stringify(now) ? old : now)), () => {});
+  }, [client, route.session]); // a worker may have connected meanwhile
   useEffect(() => {
     if (sessions.error?.code === "unauthenticated") signIn();
   }, [sessions.error, signIn]);
@@ -101,13 +122,15 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.default) ?? agents[0];
   const others = sessions.open?.reduce((n, s) => (s.session.session_id === route.session ? n : n + s.prompts.length), 0) ?? 0;
   const waiting = asked.length + others;
-  const current = sessions.list?.find((s) => s.session_id === route.session);
+  useIcon(waiting);
+  const current = sessions.current;
+  const people = usePeople(sessions.list);
+  const name = current?.title || current?.heading;
   useEffect(() => {
-    const title = current?.title || (route.inbox ? words.inbox : route.session ? words.conversation : words.newConversation);
+    const title = name || (route.inbox ? words.inbox : route.session ? words.conversation : words.newConversation);
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${words.brand}`;
-  }, [waiting, current?.title, route.session, route.inbox, words]);
+  }, [waiting, name, route.session, route.inbox, words]);
 
-  const { refresh } = sessions;
   const onPrompt = useCallback(
     (open: Prompt[]) => {
       setAsked(open);
@@ -151,10 +174,21 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     },
     [go],
   );
-  const leave = useCallback(() => {
-    go("/");
-    refresh();
-  }, [go, refresh]);
+  const latest = useRef(current);
+  latest.current = current;
+  const branch = useCallback(
+    async (seq: number, text: string, files: Part[]) => {
+      if (!latest.current) return;
+      go(pathOf(await branchOf(client, latest.current, seq, text, files)));
+      refresh();
+    },
+    [client, go, refresh],
+  );
+  useNotifications(notify !== "", sessions, visit);
+  const toggleNotify = () => {
+    if (notify) return setNotify("");
+    void Notification.requestPermission().then((p) => p === "granted" && setNotify("on"));
+  };
   const pageURL = useCallback((session: string, path: string) => `/page/${encodeURIComponent(session)}/${filePath(path)}`, []);
   const drawer = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -173,6 +207,17 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     if (route.session) changePanel(developer ? null : "raw");
   };
   useKey(".", toggleDeveloper);
+  const [palette, setPalette] = useState(false);
+  useEffect(() => {
+    const key = (e: KeyboardEvent) => {
+      if (e.key.toLowerCase() !== "k" || !(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || document.querySelector("dialog[open]")) return;
+      e.preventDefault();
+      setPalette(true);
+    };
+    document.addEventListener("keydown", key);
+    return () => document.removeEventListener("keydown", key);
+  }, []);
+  const nextTheme = () => setTheme(themes[(themes.indexOf(theme) + 1) % themes.length] ?? "auto");
   // A link to an event opens the inspector.
   useEffect(() => {
     if (route.seq !== undefined) setDeveloper("on");
@@ -184,8 +229,9 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
         <Icon name="menu" />
       </button>
       {waiting > 0 && !route.inbox && (
-        <a className="co-narrow co-count" href={inboxPath} title={words.inbox} aria-label={words.needAnswer(waiting)} onClick={(e) => follow(e, visit)}>
-          {waiting}
+        <a className="pl-iconbutton co-narrow" href={inboxPath} title={words.inbox} aria-label={words.needAnswer(waiting)} onClick={(e) => follow(e, visit)}>
+          <Icon name="inbox" />
+          <span className="co-count">{waiting}</span>
         </a>
       )}
     </>
@@ -202,18 +248,20 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
               {words.brand}
             </a>
           </h1>
+          <span className="pl-grow" />
+          {me.id && <Account me={me} notify={notify !== ""} toggleNotify={canNotify ? toggleNotify : undefined} />}
         </div>
-        <SessionList sessions={sessions} q={q} setQ={setQ} current={route.inbox ? inboxPath : route.session && pathOf(route.session)} count={waiting} go={visit} />
+        <SessionList sessions={sessions} marks={marks} q={q} setQ={setQ} filter={route.filter} setFilter={setFilter} agents={agents} people={people} archive={away.archive} current={route.inbox ? inboxPath : route.session && pathOf(route.session)} count={waiting} go={visit} />
         <footer className="co-foot">
           <label>
             <span className="pl-hidden">{words.language}</span>
-            <select value={language in languages ? language : "en"} onChange={(e) => setLanguage(e.target.value)}>
+            <Select value={language in languages ? language : "en"} onChange={(e) => setLanguage(e.target.value)}>
               {Object.entries(languages).map(([k, label]) => (
                 <option key={k} value={k}>
                   {label}
                 </option>
               ))}
-            </select>
+            </Select>
           </label>
           <span className="pl-grow" />
           <Keys />
@@ -222,12 +270,36 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             className="pl-iconbutton"
             aria-label={words.theme[theme]}
             title={words.theme[theme]}
-            onClick={() => setTheme(themes[(themes.indexOf(theme) + 1) % themes.length] ?? "auto")}
+            onClick={nextTheme}
           >
             <Icon name={themeIcons[theme]} />
           </button>
         </footer>
       </div>
+      {palette && (
+        <Suspense>
+          <Palette
+            client={client}
+            sessions={sessions.list ?? []}
+            go={visit}
+            close={() => setPalette(false)}
+            commands={[
+              { name: words.newConversation, icon: "plus", run: () => visit("/") },
+              { name: words.inbox, icon: "inbox", run: () => visit(inboxPath) },
+              ...(current
+                ? [
+                    { name: current.archived ? words.unarchive : words.archive, icon: "down" as const, run: () => away.archive(current, !current.archived) },
+                    { name: words.erase, icon: "trash" as const, run: () => away.erase(current) },
+                  ]
+                : []),
+              { name: words.changeTheme, icon: themeIcons[theme], run: nextTheme },
+              { name: developer ? words.developerOff : words.developerOn, key: ".", icon: "code", run: toggleDeveloper },
+              ...(canNotify ? [{ name: notify ? words.notifyOff : words.notifyOn, icon: "inbox" as const, run: toggleNotify }] : []),
+              ...(me.open ? [] : [{ name: words.signOut, icon: "cross" as const, run: () => void signOut() }]),
+            ]}
+          />
+        </Suspense>
+      )}
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
         {route.inbox ? (
@@ -240,6 +312,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           session={route.session}
           start={start}
           onStart={onStart}
+          onBranch={branch}
           agent={chosen?.name ?? ""}
           about={chosen?.description ?? ""}
           starters={starters}
@@ -283,23 +356,28 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             composerEnd: (
               <Suspense>
                 {(current || !route.session) && <Picks client={client} agents={agents} session={current} me={me.id} picked={picked} pick={pick} changed={refresh} />}
+                <Compose client={client} id={route.session} session={current} me={me.id} voice commands={(route.session ? agents.find((a) => a.name === current?.agent) : chosen)?.commands} />
               </Suspense>
             ),
             headerStart: narrow,
             headerEnd: (
               <>
-                <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} onClick={() => changePanel(shownPanel && shownPanel !== "auto" ? null : "plan")}>
+                {current?.archived && <span className="co-archived">{words.archived}</span>}
+                {current && <Branches all={sessions.list ?? []} current={current} go={visit} />}
+                <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} aria-pressed={shownPanel === "auto" ? undefined : shownPanel !== null} onClick={() => changePanel(document.querySelector(".pl-panel") ? null : "plan")}>
                   <Icon name="panel" />
                 </button>
-                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} erased={leave} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Suspense>
+                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} archive={away.archive} erase={away.erase} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Suspense>
               </>
             ),
           }}
           pageURL={pageURL}
+          diagramURL="/diagram"
           {...(me.id ? { me: me.id } : {})}
         />
         )}
       </main>
+      <UndoBars undos={undos} />
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Status } from "@parley-hq/client";
 import { Conversation, type ConversationHandle, type Mode } from "@parley-hq/react";
@@ -7,6 +7,8 @@ import "@parley-hq/react/styles.css";
 import "./console.css";
 import { about, useAbout } from "./about.js";
 import { LocaleProvider, preferred, useLocale } from "./locale.js";
+
+const Compose = lazy(() => import("./compose.js").then((m) => ({ default: m.Compose })));
 
 /*
  * The conversation as other pages show it in a frame. Options are part of the URL; a token is received as a message from the
@@ -60,7 +62,14 @@ function Embedded() {
     if (signedIn > 0) client.agents().then(setAgents, () => {});
   }, [client, signedIn]);
 
-  const onStart = useCallback((id: string) => post({ parley: "start", session: id }), [post]);
+  const [begun, setBegun] = useState(session && decodeURIComponent(session));
+  const onStart = useCallback(
+    (id: string) => {
+      setBegun(id);
+      post({ parley: "start", session: id });
+    },
+    [post],
+  );
   const onStatus = useCallback((status: Status) => post({ parley: "status", status }), [post]);
   const onPrompt = useCallback((open: Prompt[]) => post({ parley: "prompt", open: open.length }), [post]);
   const onError = useCallback((e: ParleyError) => post({ parley: "error", code: e.code, message: e.message }), [post]);
@@ -97,11 +106,19 @@ function Embedded() {
           {...(offers.images ? {} : { loadImage: false as const })}
           // A frame that signs in with a token has no cookie, so the page of an HTML artifact would be refused.
           {...(token.current ? {} : { pageURL })}
+          diagramURL="/diagram"
           hideHeader={query.has("hide-header")}
           locale={locale.texts.locale}
           dir={locale.dir}
           messages={locale.texts}
           dialects={offers.dialects}
+          slots={{
+            composerEnd: (
+              <Suspense>
+                <Compose client={client} id={begun} me={undefined} commands={agent?.commands} />
+              </Suspense>
+            ),
+          }}
           onStart={onStart}
           onStatus={onStatus}
           onPrompt={onPrompt}

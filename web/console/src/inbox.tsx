@@ -16,6 +16,9 @@ interface Asked {
   answered?: boolean;
 }
 
+/** Reports whether a prompt is answered by approving or denying. */
+const decidable = ({ prompt }: Asked): boolean => Boolean(prompt.approval ?? prompt.permission);
+
 const keyOf = (session: string, request: string): string => `${session} ${request}`;
 
 /** The rows after a reload: known ones keep their place, new ones follow in the order of their deadlines. */
@@ -54,7 +57,7 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
     let tries = 0;
     const focus = () => {
       const row = rowOf(key);
-      const field = row?.querySelector<HTMLElement>(".co-ask-body :is(input, textarea, select, button):not(:disabled)");
+      const field = row?.querySelector<HTMLElement>(".co-ask-body :is(input, textarea, select, button:not(.pl-mini)):not(:disabled)");
       if (form && !field && tries++ < 40) return void setTimeout(focus, 50);
       (form ? field : row?.querySelector<HTMLElement>(".co-ask-row"))?.focus();
       row?.scrollIntoView({ block: "nearest" });
@@ -95,12 +98,11 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
       const row = rowOf(chosen);
       if (e.key === "Escape" && at.closest(".co-ask-body")) return row?.querySelector<HTMLElement>(".co-ask-row")?.focus();
       if (!one || at.matches("textarea, select, input:not([type=radio], [type=checkbox])")) return;
-      const decides = one.prompt.approval ?? one.prompt.permission;
       if (e.key === "j" || e.key === "k") step(e.key === "j" ? 1 : -1);
       else if (e.key === "o") go(pathOf(one.session.session_id));
       else if (e.key === "Enter" && !at.closest("button, a, input, summary")) choose(one.key, true);
-      else if (e.key === "a" && decides) row?.querySelector<HTMLElement>(".pl-prompt-open .pl-primary")?.click();
-      else if (e.key === "d" && decides) row?.querySelector<HTMLElement>(".pl-prompt-open .pl-deny")?.click();
+      else if (e.key === "a" && decidable(one)) row?.querySelector<HTMLElement>(".pl-prompt-open .pl-primary")?.click();
+      else if (e.key === "d" && decidable(one)) row?.querySelector<HTMLElement>(".pl-prompt-open .pl-deny")?.click();
       else return;
       e.preventDefault();
     };
@@ -109,6 +111,7 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   }, [choose, step]);
 
   const count = rows?.filter((a) => !a.answered).length ?? 0;
+  const decides = rows?.some((a) => a.key === chosen && decidable(a));
   return (
     <div className="co-inbox">
       <header className="co-head">
@@ -118,7 +121,7 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
         <span className="pl-grow" />
         {count > 0 && (
           <span className="co-hints" aria-hidden="true">
-            {words.inboxKeys.map(([k, what]) => (
+            {words.inboxKeys.filter(([k]) => decides || (k !== "a" && k !== "d")).map(([k, what]) => (
               <span key={k}>
                 <kbd>{k}</kbd> {what}
               </span>
@@ -169,7 +172,7 @@ function Row({ asked: a, client, me, chosen, choose, answered, go }: { asked: As
         </span>
         <span className="co-ask-about">
           <strong>{agent}</strong>
-          <span dir="auto">{s.title || s.session_id}</span>
+          <span dir="auto">{s.title || s.heading || words.newConversation}</span>
           {names.length > 0 && <span>{words.alsoAnswer(names.join(", "))}</span>}
           <span>{texts.ago(prompt.asked_at)}</span>
         </span>
@@ -194,7 +197,7 @@ function Left({ prompt: p, now }: { prompt: Prompt; now: () => number }) {
   if (deadline === undefined) return null;
   const soon = left * 1000 <= 0.2 * (deadline - Date.parse(p.asked_at));
   return (
-    <span className={soon ? "co-left co-err" : "co-left co-wait"} title={texts.until(texts.moment(p.deadline))}>
+    <span className={soon ? "co-left co-err" : "co-left"} title={texts.until(texts.moment(p.deadline))}>
       {left > 0 ? texts.timeLeft(clock(left)) : words.timeOver}
     </span>
   );

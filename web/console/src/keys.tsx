@@ -24,7 +24,7 @@ export function Keys() {
   useKey("?", () => dialog.current?.open || dialog.current?.showModal());
   return (
     <>
-      <button type="button" className="pl-link" onClick={() => dialog.current?.showModal()}>
+      <button type="button" className="pl-ghost" onClick={() => dialog.current?.showModal()}>
         {words.keys} <kbd>?</kbd>
       </button>
       <dialog ref={dialog} className="co-dialog" aria-labelledby="keys-title">

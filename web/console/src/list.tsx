@@ -1,21 +1,35 @@
-import { memo, type MouseEvent } from "react";
-import type { Prompt, Session } from "@parley-hq/client";
+import { lazy, memo, Suspense, useState, type MouseEvent } from "react";
+import type { AgentInfo, Prompt, Session } from "@parley-hq/client";
 import { Icon, questionOf } from "@parley-hq/react";
+import { between, filterKeys, type Filter, type FilterKey } from "./filter.js";
+import type { People } from "./filters.js";
+import { Glyph } from "./glyph.js";
 import { useLanguage, useWords } from "./locale.js";
+import type { Marks } from "./marks.js";
 import { inboxPath, pathOf } from "./route.js";
 import type { Sessions } from "./sessions.js";
 
+const FilterForm = lazy(() => import("./filters.js").then((m) => ({ default: m.FilterForm })));
+
 /** All conversations: with open prompts first, then running, then others. */
-export const SessionList = memo(function SessionList(p: { sessions: Sessions; q: string; setQ: (q: string) => void; current: string | undefined; count: number; go: (path: string) => void }) {
+export const SessionList = memo(function SessionList(p: { sessions: Sessions; marks: Marks; q: string; setQ: (q: string) => void; filter: Filter; setFilter: (f: Filter) => void; agents: readonly AgentInfo[]; people: People; archive: (s: Session, archived: boolean) => void; current: string | undefined; count: number; go: (path: string) => void }) {
   const words = useWords();
+  const [form, setForm] = useState(false);
+  const set = filterKeys.filter((k) => p.filter[k]);
+  const remove = (k: FilterKey) => {
+    const { [k]: _, ...others } = p.filter;
+    p.setFilter(others);
+  };
   const { list, open, error, more, loadMore } = p.sessions;
   const waiting = list?.filter((s) => s.open_prompts > 0) ?? [];
-  const running = list?.filter((s) => s.open_prompts === 0 && s.status === "running") ?? [];
-  const rest = list?.filter((s) => s.open_prompts === 0 && s.status !== "running") ?? [];
+  const pinned = list?.filter((s) => s.open_prompts === 0 && p.marks.pinned(s.session_id)) ?? [];
+  const others = list?.filter((s) => s.open_prompts === 0 && !p.marks.pinned(s.session_id)) ?? [];
+  const running = others.filter((s) => s.status === "running");
+  const rest = others.filter((s) => s.status !== "running");
   return (
     <nav className="co-list" aria-label={words.conversations}>
       <div className="co-list-head">
-        <button type="button" className="pl-primary co-new" onClick={() => p.go("/")}>
+        <button type="button" className="pl-button co-new" onClick={() => p.go("/")}>
           <Icon name="plus" /> {words.newConversation}
         </button>
         <a className="co-nav" href={inboxPath} aria-current={p.current === inboxPath ? "page" : undefined} onClick={(e) => follow(e, p.go)}>
@@ -29,16 +43,42 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; q:
           {p.count > 0 && <span className="pl-hidden">{words.needAnswer(p.count)}</span>}
         </a>
         <div className="co-search">
-          <Icon name="search" size={14} />
-          <input type="search" aria-label={words.searchConversations} placeholder={words.search} value={p.q} onChange={(e) => p.setQ(e.target.value)} />
+          <Icon name="search" />
+          <input
+            type="search"
+            aria-label={words.searchConversations}
+            placeholder={words.search}
+            value={p.q}
+            onChange={(e) => p.setQ(e.target.value)}
+            onKeyDown={(e) => {
+              const last = set.at(-1);
+              if (e.key === "Backspace" && p.q === "" && last) remove(last);
+            }}
+          />
+          <button type="button" className="pl-iconbutton co-filter-button" aria-label={words.filter} title={words.filter} aria-expanded={form} onClick={() => setForm(!form)}>
+            <Glyph name="filter" />
+          </button>
         </div>
+        {form && (
+          <Suspense>
+            <FilterForm filter={p.filter} set={p.setFilter} agents={p.agents} people={p.people} />
+          </Suspense>
+        )}
+        {set.length > 0 && (
+          <ul className="co-chips" aria-label={words.filter}>
+            {set.map((k) => (
+              <FilterChip key={k} name={k} value={p.filter[k] ?? ""} people={p.people} remove={() => remove(k)} />
+            ))}
+          </ul>
+        )}
       </div>
       <div className="co-list-body">
         {error && error.code !== "unauthenticated" && <p className="co-note">{words.listFailed(error.message)}</p>}
-        {list?.length === 0 && <p className="co-note">{p.q ? words.nothingFound : words.noConversations}</p>}
-        <Group title={words.needsAnswer(waiting.length)} wait open={open} sessions={waiting} current={p.current} go={p.go} />
-        <Group title={words.running} sessions={running} current={p.current} go={p.go} />
-        <Group title={waiting.length + running.length > 0 ? words.other : words.recent} sessions={rest} current={p.current} go={p.go} />
+        {list?.length === 0 && <p className="co-note">{set.length > 0 ? words.noMatch : p.q ? words.nothingFound : words.noConversations}</p>}
+        <Group title={words.needsYou} open={open} sessions={waiting} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
+        <Group title={words.pinned} sessions={pinned} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
+        <Group title={words.running} sessions={running} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
+        <Group title={words.recent} sessions={rest} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
         {more && (
           <button type="button" className="pl-link co-more" onClick={loadMore}>
             {words.showMore}
@@ -49,28 +89,60 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; q:
   );
 });
 
-function Group(p: { title: string; sessions: Session[]; wait?: boolean; open?: Sessions["open"]; current: string | undefined; go: (path: string) => void }) {
-  const { texts } = useLanguage();
+/** A filter that is set; its button removes it, and so does Delete or Backspace on it. */
+function FilterChip({ name, value, people, remove }: { name: FilterKey; value: string; people: People; remove: () => void }) {
+  const words = useWords();
+  const days = between(value);
+  const shown =
+    name === "person" ? (people.get(value) ?? value)
+    : name === "state" ? (words.states[value] ?? value)
+    : name === "archived" ? words.archived
+    : name === "active" ? (days ? days.join(" – ") : words.lastDays(Number.parseInt(value, 10)))
+    : value;
+  return (
+    <li>
+      <button type="button" className="co-chip" aria-label={words.removeFilter(shown)} onClick={remove} onKeyDown={(e) => (e.key === "Delete" || e.key === "Backspace") && remove()}>
+        <span dir="auto">{shown}</span>
+        <Icon name="cross" size={12} />
+      </button>
+    </li>
+  );
+}
+
+function Group(p: { title: string; sessions: Session[]; marks: Marks; archive: (s: Session, archived: boolean) => void; open?: Sessions["open"]; current: string | undefined; go: (path: string) => void }) {
+  const { texts, words } = useLanguage();
   if (p.sessions.length === 0) return null;
   return (
     <section>
-      <h2 className={p.wait ? "co-wait" : undefined}>{p.title}</h2>
+      <h2>{p.title}</h2>
       <ul>
         {p.sessions.map((s) => (
           <li key={s.session_id}>
             <a
               href={pathOf(s.session_id)}
-              className="co-session"
+              className={p.marks.unread(s) ? "co-session co-unread" : "co-session"}
               aria-current={p.current === pathOf(s.session_id) ? "page" : undefined}
               onClick={(e) => follow(e, p.go)}
             >
               <span className="co-title" dir="auto">
-                {s.title || s.session_id}
+                {s.title || s.heading || words.newConversation}
+                {p.marks.unread(s) && <span className="pl-hidden"> {words.unread}</span>}
               </span>
+              <time className="co-when" dateTime={s.updated_at}>
+                {texts.ago(s.updated_at)}
+              </time>
               <span className="co-about">
-                {s.open_prompts > 0 ? <Question session={s} asked={p.open?.find((o) => o.session.session_id === s.session_id)?.prompts} /> : <Status session={s} />} · {texts.ago(s.updated_at)}
+                {s.open_prompts > 0 ? <Question session={s} asked={p.open?.find((o) => o.session.session_id === s.session_id)?.prompts} /> : <Status session={s} />}
               </span>
             </a>
+            <span className="co-actions">
+              <button type="button" className="pl-mini" aria-label={(s.archived ? words.unarchiveOne : words.archiveOne)(s.title || s.heading || words.newConversation)} title={s.archived ? words.unarchive : words.archive} onClick={() => p.archive(s, !s.archived)}>
+                <Glyph name="archive" size={14} />
+              </button>
+              <button type="button" className="pl-mini" aria-label={words.pin(s.title || s.heading || words.newConversation)} aria-pressed={p.marks.pinned(s.session_id)} onClick={() => p.marks.togglePin(s.session_id)}>
+                <Icon name="pin" size={14} />
+              </button>
+            </span>
           </li>
         ))}
       </ul>
@@ -89,9 +161,9 @@ export function follow(e: MouseEvent<HTMLAnchorElement>, go: (path: string) => v
 function Question({ session: s, asked }: { session: Session; asked: Prompt[] | undefined }) {
   const { words, texts } = useLanguage();
   const first = asked?.[0];
-  if (!first) return <span className="co-wait">{words.questions(s.open_prompts)}</span>;
+  if (!first) return <span>{words.questions(s.open_prompts)}</span>;
   return (
-    <span className="co-wait" dir="auto">
+    <span dir="auto">
       {questionOf(first, texts)}
       {asked.length > 1 && ` +${asked.length - 1}`}
     </span>

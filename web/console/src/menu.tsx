@@ -1,15 +1,15 @@
 import { useRef, useState, type FormEvent } from "react";
 import { flushSync } from "react-dom";
 import type { ParleyClient, Session } from "@parley-hq/client";
+import { Icon } from "@parley-hq/react";
 import { onMenuKey } from "@parley-hq/react/menukeys";
 import { useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 
-/** The menu of a conversation: rename, print, export, developer mode, erase. */
-export function SessionMenu({ client, session, changed, erased, developer, toggleDeveloper }: { client: ParleyClient; session: Session; changed: () => void; erased: () => void; developer: boolean; toggleDeveloper: () => void }) {
+/** The menu of a conversation: rename, print, exports, developer mode, archive, erase. */
+export function SessionMenu({ client, session, changed, archive, erase, developer, toggleDeveloper }: { client: ParleyClient; session: Session; changed: () => void; archive: (s: Session, archived: boolean) => void; erase: (s: Session) => void; developer: boolean; toggleDeveloper: () => void }) {
   const words = useWords();
   const rename = useRef<HTMLDialogElement>(null);
-  const erase = useRef<HTMLDialogElement>(null);
   const field = useRef<HTMLInputElement>(null);
   const [title, setTitle] = useState("");
   const [fault, setFault] = useState<string>();
@@ -34,13 +34,13 @@ export function SessionMenu({ client, session, changed, erased, developer, toggl
         onKeyDown={onMenuKey}
       >
         <summary className="pl-iconbutton" aria-label={words.more}>
-          <span aria-hidden="true">⋯</span>
+          <Icon name="more" />
         </summary>
         <div className="pl-pop co-pop">
           <button
             type="button"
             onClick={() => {
-              flushSync(() => setTitle(session.title ?? ""));
+              flushSync(() => setTitle(session.title || session.heading || ""));
               rename.current?.showModal();
               field.current?.select();
             }}
@@ -50,13 +50,28 @@ export function SessionMenu({ client, session, changed, erased, developer, toggl
           <a href={`${pathOf(session.session_id)}?print`} target="_blank" rel="noopener">
             {words.printView}
           </a>
+          <button
+            type="button"
+            onClick={() => void import("./export.js").then(async (m) => m.download(m.fileName(session, "md"), "text/markdown", await m.markdownOf(client, session))).catch(() => {})}
+          >
+            {words.exportMarkdown}
+          </button>
+          <button
+            type="button"
+            onClick={() => void Promise.all([import("./export.js"), import("./exporthtml.js")]).then(async ([m, h]) => m.download(m.fileName(session, "html"), "text/html", await h.htmlOf(client, session, document.documentElement.lang))).catch(() => {})}
+          >
+            {words.exportHTML}
+          </button>
           <a href={`/parley/v1/sessions/${encodeURIComponent(session.session_id)}/events?limit=1000`} target="_blank" rel="noopener">
             {words.eventsJSON}
           </a>
           <button type="button" aria-pressed={developer} onClick={toggleDeveloper}>
             {developer ? words.developerOff : words.developerOn} <kbd>.</kbd>
           </button>
-          <button type="button" className="co-err" onClick={() => erase.current?.showModal()}>
+          <button type="button" onClick={() => archive(session, !session.archived)}>
+            {session.archived ? words.unarchive : words.archive}
+          </button>
+          <button type="button" className="co-err" onClick={() => erase(session)}>
             {words.erase}
           </button>
         </div>
@@ -70,24 +85,11 @@ export function SessionMenu({ client, session, changed, erased, developer, toggl
             <button type="submit" className="pl-primary" disabled={title.trim() === ""}>
               {words.rename}
             </button>
-            <button type="button" className="pl-button" onClick={() => rename.current?.close()}>
+            <button type="button" className="pl-ghost" onClick={() => rename.current?.close()}>
               {words.cancel}
             </button>
           </div>
         </form>
-      </dialog>
-      <dialog ref={erase} className="co-dialog" aria-labelledby="erase-title">
-        <h2 id="erase-title">{words.eraseTitle}</h2>
-        <p>{words.eraseNote}</p>
-        {fault && <p className="pl-fault">{fault}</p>}
-        <div className="pl-buttons">
-          <button type="button" className="pl-danger" onClick={() => doing(client.erase(session.session_id), erased)}>
-            {words.erase}
-          </button>
-          <button type="button" className="pl-button" autoFocus onClick={() => erase.current?.close()}>
-            {words.cancel}
-          </button>
-        </div>
       </dialog>
     </>
   );

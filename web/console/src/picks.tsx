@@ -2,6 +2,7 @@ import { useEffect, useState } from "react";
 import type { AgentInfo, ParleyClient, Session, Settings } from "@parley-hq/client";
 import "./picks.css";
 import { useWords } from "./locale.js";
+import { Select } from "./select.js";
 
 /** What a person has chosen for a conversation that does not exist yet. */
 export interface Picked {
@@ -31,8 +32,9 @@ export function Picks({ client, agents, session, me, picked, pick, changed }: Pr
   const now: Picked = session ? { agent: (stored ?? session).agent, settings: (stored ?? session).settings ?? {} } : picked;
   const info = agents.find((a) => a.name === now.agent);
   const { approvals = "ask", model = "", effort = "" } = now.settings;
-  // Only the owner may change them.
-  const fixed = session !== undefined && me !== undefined && session.owner.id !== me;
+  // Only owners may change them; the others see them.
+  const owners = session ? [session.owner, ...(session.members ?? []).filter((m) => m.role === "owner").map((m) => m.actor)] : [];
+  const fixed = session !== undefined && me !== undefined && !owners.some((a) => a.id === me);
   const set = (next: Picked) => {
     if (id === undefined) return pick(next);
     setFault(undefined);
@@ -77,12 +79,12 @@ export function Picks({ client, agents, session, me, picked, pick, changed }: Pr
 
 function Pick({ label, value, options, disabled, set }: { label: string; value: string; options: [string, string][]; disabled: boolean; set: (v: string) => void }) {
   return (
-    <select className="co-pick" aria-label={label} title={label} value={value} disabled={disabled} onChange={(e) => set(e.target.value)}>
+    <Select className="co-pick" aria-label={label} title={label} value={value} disabled={disabled} onChange={(e) => set(e.target.value)}>
       {options.map(([v, name]) => (
         <option key={v} value={v}>
           {name}
         </option>
       ))}
-    </select>
+    </Select>
   );
 }

@@ -1,4 +1,5 @@
 import { useCallback, useEffect, useState } from "react";
+import { readFilter, searchOf, type Filter } from "./filter.js";
 
 /** The route: the inbox, a session or none, and the event that the inspector shows. */
 export interface Route {
@@ -7,18 +8,21 @@ export interface Route {
   seq: number | undefined;
   /** The print view. */
   print: boolean;
+  /** What narrows the list. It stays when another page is opened. */
+  filter: Filter;
 }
 
-function read(): Route {
+/** The route of the address now. */
+export function read(): Route {
   const m = /^\/s\/([^/]+)$/.exec(location.pathname);
   const seq = /^#seq=(\d+)$/.exec(location.hash);
-  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print") };
+  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print"), filter: readFilter(location.search) };
 }
 
 export const inboxPath = "/inbox";
 export const pathOf = (session: string | undefined): string => (session ? `/s/${encodeURIComponent(session)}` : "/");
 
-export function useRoute(): [Route, (path: string) => void] {
+export function useRoute(): [Route, (path: string) => void, (f: Filter) => void] {
   const [route, set] = useState(read);
   useEffect(() => {
     const again = () => set(read());
@@ -30,10 +34,15 @@ export function useRoute(): [Route, (path: string) => void] {
     };
   }, []);
   const go = useCallback((path: string) => {
-    if (path !== location.pathname || location.hash || location.search) history.pushState(null, "", path);
+    const search = searchOf(readFilter(location.search));
+    if (path !== location.pathname || location.hash || location.search !== search) history.pushState(null, "", path + search);
     set(read());
   }, []);
-  return [route, go];
+  const setFilter = useCallback((f: Filter) => {
+    history.replaceState(null, "", location.pathname + searchOf(f) + location.hash);
+    set(read());
+  }, []);
+  return [route, go, setFilter];
 }
 
 /** A setting that is stored in the browser. */

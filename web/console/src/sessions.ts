@@ -1,5 +1,6 @@
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { ParleyError, type ParleyClient, type Prompt, type Session } from "@parley-hq/client";
+import { queryOf, readFilter, searchOf, type Filter } from "./filter.js";
 
 const every = 4000;
 
@@ -14,6 +15,8 @@ export interface SessionPrompts {
 
 export interface Sessions {
   list: Session[] | undefined;
+  /** The shown session, also if the list does not have it. */
+  current: Session | undefined;
   /** All open prompts that the person may answer, whatever the search finds. */
   open: SessionPrompts[] | undefined;
   error: ParleyError | undefined;
@@ -22,9 +25,11 @@ export interface Sessions {
   loadMore: () => void;
 }
 
-/** The session list and the open prompts, reloaded every few seconds while the page is visible. */
-export function useSessions(client: ParleyClient, q: string): Sessions {
+/** The session list and the open prompts, reloaded every few seconds while the page is visible, or with `hidden` always. */
+export function useSessions(client: ParleyClient, q: string, narrowed: Filter, id: string | undefined, hidden: boolean): Sessions {
   const [list, setList] = useState<Session[]>();
+  const [other, setOther] = useState<Session>();
+  const filter = searchOf(narrowed); // as text, which is equal when the filter is
   const [open, setOpen] = useState<SessionPrompts[]>();
   const [error, setError] = useState<ParleyError>();
   const [cursor, setCursor] = useState<string>();
@@ -33,7 +38,7 @@ export function useSessions(client: ParleyClient, q: string): Sessions {
     async (signal: AbortSignal) => {
       try {
         const [page, asked] = await Promise.all([
-          client.list({ limit: limit.current, ...(q ? { q } : {}) }, { signal }),
+          client.list({ limit: limit.current, ...(q ? { q } : {}), ...queryOf(readFilter(filter)) }, { signal }),
           client.request<{ sessions: SessionPrompts[] }>("/prompts", { query: { limit: 200 }, safe: true, signal }),
         ]);
         setList((old) => same(old, page.sessions));
@@ -44,7 +49,7 @@ export function useSessions(client: ParleyClient, q: string): Sessions {
         if (!signal.aborted) setError(err instanceof ParleyError ? err : new ParleyError("internal", String(err)));
       }
     },
-    [client, q],
+    [client, q, filter],
   );
   const stop = useRef(new AbortController());
   useEffect(() => {
@@ -52,7 +57,7 @@ export function useSessions(client: ParleyClient, q: string): Sessions {
     stop.current = mine;
     let timer: ReturnType<typeof setTimeout> | undefined;
     const loop = async () => {
-      if (document.visibilityState === "visible") await load(mine.signal);
+      if (hidden || document.visibilityState === "visible") await load(mine.signal);
       if (!mine.signal.aborted) timer = setTimeout(() => void loop(), every);
     };
     const seen = () => document.visibilityState === "visible" && void load(mine.signal);
@@ -64,11 +69,38 @@ export function useSessions(client: ParleyClient, q: string): Sessions {
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", seen);
     };
-  }, [load, q]);
-  const refresh = useCallback(() => void load(stop.current.signal), [load]);
+  }, [load, q, hidden]);
+  const [asked, setAsked] = useState(0);
+  const refresh = useCallback(() => {
+    setAsked((n) => n + 1);
+    void load(stop.current.signal);
+  }, [load]);
+  const listed = list?.find((s) => s.session_id === id);
+  const missing = list !== undefined && id !== undefined && !listed;
+  useEffect(() => {
+    if (!missing) return;
+    const mine = new AbortController();
+    client.get(id, { signal: mine.signal }).then(setOther, () => {});
+    return () => mine.abort();
+  }, [client, id, missing, asked]);
   const loadMore = useCallback(() => {
     limit.current = Math.min(1000, limit.current + 100);
     refresh();
   }, [refresh]);
-  return { list, open, error, more: cursor !== undefined && limit.current < 1000, refresh, loadMore };
+  const current = listed ?? (other?.session_id === id ? other : undefined);
+  const more = cursor !== undefined && limit.current < 1000;
+  return useMemo(() => ({ list, current, open, error, more, refresh, loadMore }), [list, current, open, error, more, refresh, loadMore]);
+}
+
+/** The people that own a session or are members of one, by id with their names; those of earlier lists stay. */
+export function usePeople(list: readonly Session[] | undefined): ReadonlyMap<string, string> {
+  const [people, set] = useState<ReadonlyMap<string, string>>(new Map());
+  useEffect(() => {
+    set((old) => {
+      const all = new Map(old);
+      for (const s of list ?? []) for (const a of [s.owner, ...(s.members ?? []).map((m) => m.actor)]) if (a.kind === "user" && a.id) all.set(a.id, a.name || all.get(a.id) || a.id);
+      return JSON.stringify([...old]) === JSON.stringify([...all]) ? old : all;
+    });
+  }, [list]);
+  return people;
 }

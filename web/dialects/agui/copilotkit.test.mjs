@@ -70,6 +70,17 @@ test("a reloaded page has the open question and answers it", async () => {
   assert.equal(answers(second.agent.messages).at(-1), "deploy gave {}");
 });
 
+test("a question whose deadline has passed does not lock the thread", async () => {
+  const { agent, say } = await open();
+  await say("/ask radio timeout=0.5");
+  const [{ id }] = agent.pendingInterrupts;
+  await until(async () => (await api(server, `/sessions/${agent.threadId}/snapshot`)).state.prompts?.length !== 1, "the deadline");
+  await agent.runAgent({ resume: [{ interruptId: id, status: "resolved", payload: { value: "sms" } }] });
+  assert.equal(answers(agent.messages).at(-1), "No answer in time.");
+  await say("hello");
+  assert.equal(answers(agent.messages).at(-1), "You said: hello");
+});
+
 test("a run that failed does not hide the runs after it", async () => {
   const first = await open();
   await first.say("/fail no paper").catch(() => {});

@@ -110,6 +110,17 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
     assert.equal(answers(agent.messages).at(-1), "You answered: push");
   });
 
+  test(`${version}: a question whose deadline has passed does not lock the thread`, async () => {
+    const { agent, say } = open(HttpAgent);
+    await say("/ask radio timeout=0.5");
+    const [{ id }] = agent.pendingInterrupts;
+    await until(async () => (await api(server, `/sessions/${agent.threadId}/snapshot`)).state.prompts?.length !== 1, "the deadline");
+    await say("", { resume: [{ interruptId: id, ...(HttpAgent === Agent1 ? { status: "cancelled" } : { status: "resolved", payload: { value: "sms" } }) }] });
+    assert.equal(answers(agent.messages).at(-1), "No answer in time.");
+    await say("hello");
+    assert.equal(answers(agent.messages).at(-1), "You said: hello");
+  });
+
   test(`${version}: a tool of the page`, async () => {
     const tools = [{ name: "paint", description: "paints", parameters: { type: "object", properties: {} } }];
     const { agent, say } = open(HttpAgent);

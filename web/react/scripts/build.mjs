@@ -18,12 +18,14 @@ const css = readFileSync(join(here, "src", "styles.css"), "utf8").replace(/@impo
 writeFileSync(join(dist, "styles.css"), css);
 writeFileSync(join(dist, "styles.css.d.ts"), "export {};\n"); // so that a strict compiler lets it be imported
 
-// The element with everything it needs, for pages without a bundler. It registers itself. Colours for code and the chart
-// library are files beside it, loaded when they are needed.
+// The element with everything it needs, for pages without a bundler. It registers itself. Colours for code, the chart
+// library and the one for formulas are files beside it, loaded when they are needed. In its shadow root formulas are
+// MathML, so that it needs no style sheet for them.
 await build({
   configFile: false,
   logLevel: "warn",
   root: here,
+  plugins: [{ name: "no-styles", enforce: "pre", load: (id) => (/katex.*\.css$/.test(id) ? "" : null) }],
   define: { "process.env.NODE_ENV": '"production"' },
   resolve: { conditions: ["parley-source", ...defaultClientConditions] },
   build: {

@@ -1,4 +1,5 @@
-export { Conversation, titleOf } from "./conversation/conversation.js";
+export { Conversation } from "./conversation/conversation.js";
+export { headingOf as titleOf } from "@parley-hq/client";
 export type { ConversationHandle, ConversationProps, Starter } from "./conversation/props.js";
 export type { Mode, Renderers } from "./shared/context.js";
 export { questionOf } from "./prompts/prompt.js";

@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useState } from "react";
-import type { SessionStore } from "@parley-hq/client";
+import type { Item, SessionStore } from "@parley-hq/client";
 import type { ConversationProps } from "./conversation/props.js";
 import { Entry } from "./entries/entry.js";
 import { Rows } from "./entries/rows.js";
@@ -10,7 +10,7 @@ import { useItems, useOlder, useRecord, useSession } from "./shared/hooks.js";
 /** The maximum number of entries that a browser can lay out. */
 const most = 10_000;
 
-export type PrintViewProps = Pick<ConversationProps, "client" | "messages" | "renderers" | "filter" | "dir" | "me" | "pageURL"> & { session: string };
+export type PrintViewProps = Pick<ConversationProps, "client" | "messages" | "renderers" | "filter" | "dir" | "me" | "pageURL" | "diagramURL"> & { session: string };
 
 /**
  * A whole conversation with every entry mounted: for printing, saving, and the browser's search. It is not updated after it
@@ -26,15 +26,33 @@ export function PrintView(p: PrintViewProps) {
   );
 }
 
+/** Every workstream is open: its entries are printed in its row, once. */
+class AllOpen extends InView {
+  override has(): boolean {
+    return true;
+  }
+}
+
+/** The entries of a workstream. */
+function Thread({ store, filter, workstream, me }: { store: SessionStore; filter: ConversationProps["filter"]; workstream: string; me: string | undefined }) {
+  const order = useItems(store);
+  const rowsOf = useMemo(() => new Rows(store), [store]);
+  const rows = useMemo(() => {
+    const own = (item: Item) => item.kind !== "prompt" && item.workstream_id === workstream && (!filter || filter(item));
+    return rowsOf.make(order, { workstream, filter: own, me });
+  }, [rowsOf, order, workstream, filter, me]);
+  return rows.map((row, i) => <Entry key={row.key} row={row} rows={rowsOf} index={i} total={rows.length} first={i === 0} last={i === rows.length - 1} />);
+}
+
 function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintViewProps; texts: Texts }) {
   const record = useRecord(store);
   const me = p.me ?? store.caller?.id;
   const shared = useMemo<Shared>(
     () => ({
       client: p.client, store, texts, mode: "read-only", renderers: p.renderers ?? {}, answer: (request, a) => store.answer(request, a), answeredHere: new Set(), me,
-      memory: new Map(), inView: new InView(), edit: undefined, inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, pageURL: p.pageURL, loadImage: undefined,
+      memory: new Map(), inView: new InView(), threads: new AllOpen(), thread: (id) => <Thread store={store} filter={p.filter} workstream={id} me={me} />, edit: undefined, branch: undefined, inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, pageURL: p.pageURL, diagramURL: p.diagramURL, loadImage: undefined,
     }),
-    [p.client, store, texts, p.renderers, me, p.pageURL],
+    [p.client, store, texts, p.renderers, me, p.pageURL, p.diagramURL],
   );
   const order = useItems(store);
   const older = useOlder(store);
@@ -45,13 +63,16 @@ function Whole({ store, props: p, texts }: { store: SessionStore; props: PrintVi
   }, [store, more, older.loading, fault]);
   const ready = record !== undefined && !more && !older.loading;
   const rowsOf = useMemo(() => new Rows(store), [store]);
-  const rows = useMemo(() => (ready ? rowsOf.make(order, { workstream: undefined, filter: p.filter, me }) : []), [ready, rowsOf, order, p.filter, me]);
+  const rows = useMemo(() => {
+    const inThread = (item: Item) => Boolean(item.workstream_id && item.kind !== "prompt" && store.getItem(`w-${item.workstream_id}`));
+    return ready ? rowsOf.make(order, { workstream: undefined, filter: (item) => !inThread(item) && (!p.filter || p.filter(item)), me }) : [];
+  }, [ready, rowsOf, store, order, p.filter, me]);
   const shown = ready || fault !== undefined;
   return (
     <SharedProvider value={shared}>
       <header className="pl-print-head">
         <div className="pl-grow">
-          <h1>{record?.title ?? store.id}</h1>
+          <h1>{record?.title || record?.heading || texts.transcript}</h1>
           <p className="pl-muted">{[record?.agent, texts.moment(record?.created_at), store.id].filter(Boolean).join(" · ")}</p>
         </div>
         {shown && (

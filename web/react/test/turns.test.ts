@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { Event, ParleyClient, SessionStore, Workstream } from "@parley-hq/client";
 import { Collected } from "../src/inspector/collected.js";
 import { spansOf, turnsOf } from "../src/inspector/spans.js";
-import { treeOf } from "../src/work/work.js";
+import { marksOf, treeOf } from "../src/work/work.js";
 
 let seq = 0;
 const at = (s: number) => new Date(Date.UTC(2026, 0, 1) + s * 1000).toISOString();
@@ -83,4 +83,14 @@ test("events of some types are collected over pages, with new events", async () 
   expect(c.events.map((e) => e.sequence)).toEqual(Array.from({ length: 2501 }, (_, i) => i + 1));
   expect([c.cut, c.fault, asked.length]).toEqual([false, undefined, 3]);
   close();
+});
+
+test("the marks of a time axis are at round steps", () => {
+  const seconds = (span: number) => marksOf(span * 1000).map((m) => m / 1000);
+  expect(seconds(1)).toEqual([0, 1]);
+  expect(seconds(100)).toEqual([0, 30, 60, 90]);
+  expect(seconds(250)).toEqual([0, 60, 120, 180, 240]);
+  expect(seconds(1200)).toEqual([0, 300, 600, 900, 1200]);
+  expect(seconds(6 * 3600)).toEqual([0, 1, 2, 3, 4, 5, 6].map((h) => h * 3600));
+  expect(seconds(48 * 3600)).toEqual([0, 8, 16, 24, 32, 40, 48].map((h) => h * 3600));
 });

@@ -44,6 +44,12 @@ test("both languages have the same entries", () => {
   expect(english.bytes(1500)).toBe("1.5 kB");
   expect(german.questionsWaiting(1)).toBe("1 Frage wartet");
   expect(german.tools(2)).toBe("2 Werkzeugaufrufe");
+  expect(["high", "Critical", "unknown"].map(german.risk)).toEqual(["Risiko: hoch", "Risiko: kritisch", "Risiko: unknown"]);
+});
+
+test("a duration is rounded before it is divided into units", () => {
+  const took = [999.4, 999.6, 9949, 9951, 59_499, 59_600, 119_600, 3_599_400, 3_599_600, 7_199_999, 90_000_000].map(english.took);
+  expect(took).toEqual(["999 ms", "1.0 s", "9.9 s", "10 s", "59 s", "1 min 0 s", "2 min 0 s", "59 min 59 s", "1 h 0 min", "2 h 0 min", "25 h 0 min"]);
 });
 
 test("the inspector's log: pages, live events, a pause, filters", async () => {

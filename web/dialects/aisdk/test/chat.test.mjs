@@ -211,6 +211,27 @@ for (const version of [5, 6, 7]) {
     assert.deepEqual((await list(chat.id, version)).map(told), chat.messages.map(told));
   });
 
+  test(`version ${version}: a page that sends only its last message`, async () => {
+    const transport = new versions[version].DefaultChatTransport({
+      api: version === 5 ? `${server.api}?sdk=5` : server.api,
+      prepareSendMessagesRequest: ({ id, messages, trigger, messageId, body }) => ({ body: { ...body, id, message: messages.at(-1), trigger, messageId } }),
+    });
+    const chat = newChat(version, { id: chatID(), transport });
+    await chat.sendMessage({ text: "/echo one" });
+    await chat.sendMessage({ text: "/echo two" });
+    await chat.sendMessage({ text: "/echo three", messageId: chat.messages[2].id });
+    await chat.regenerate();
+    await chat.sendMessage({ text: "/ask radio" });
+    const [part] = tools(chat.messages.at(-1));
+    await chat.addToolResult({ tool: "ask_person", toolCallId: part.toolCallId, output: "sms" });
+    await chat.sendMessage();
+    assert.deepEqual(chat.errors, []);
+    assert.equal(lastText(chat), "You answered: sms");
+    const told = (m) => [m.role, textOf(m)];
+    assert.deepEqual((await list(chat.id, version)).map(told), chat.messages.map(told));
+    assert.deepEqual(chat.messages.map(textOf), ["/echo one", "one", "/echo three", "three", "/ask radio", "You answered: sms"]);
+  });
+
   test(`version ${version}: errors are sentences`, async () => {
     const chat = newChat(version, { id: "x".repeat(1100), api: server.api });
     await chat.sendMessage({ text: "hello" });

@@ -1,10 +1,11 @@
-import { useRef } from "react";
 import type { ItemOf } from "@parley-hq/client";
 import { CodeBlock } from "../markdown/code.js";
+import { Preview } from "../files/preview.js";
 import { useRowState, useShared } from "../shared/context.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
+import { Lightbox } from "./lightbox.js";
 
 const Data = lazyPart(() => import("./data.js").then((m) => m.Data), <div className="pl-skeleton pl-skeleton-chart" />);
 
@@ -32,6 +33,7 @@ export function ArtifactCard({ item }: { item: ItemOf<"artifact"> }) {
           {a.type}
           {a.size !== undefined ? ` · ${texts.bytes(a.size)}` : ""}
         </span>
+        {a.path && a.type === "file" && <Preview path={a.path} name={title} mediaType={a.media_type} size={a.size} />}
         {url && (
           <a className="pl-mini" href={url} download={a.path?.split("/").pop()}>
             <Icon name="down" size={14} />
@@ -48,30 +50,12 @@ function Content({ item, title, url }: { item: ItemOf<"artifact">; title: string
   const { texts } = useShared();
   const a = item.artifact;
   const image = a.media_type?.startsWith("image/") || a.type === "image";
-  if (image && url) return <Picture url={url} title={title} />;
+  if (image && url) return <Lightbox url={url} title={title} />;
   if (a.type === "html" && a.path) return <Page path={a.path} title={title} keep={item.id} />;
   if (a.type === "table" || a.type === "chart") return <Data item={item} url={url} />;
   if (a.type === "code" && typeof a.data === "string") return <CodeBlock code={a.data} lang={a.language ?? ""} closed />;
   if (a.data !== undefined) return <Value value={a.data} label={a.media_type ?? texts.raw} keep={item.id} />;
   return null;
-}
-
-function Picture({ url, title }: { url: string; title: string }) {
-  const { texts } = useShared();
-  const dialog = useRef<HTMLDialogElement>(null);
-  return (
-    <>
-      <button type="button" className="pl-picture" aria-label={`${texts.open}: ${title}`} onClick={() => dialog.current?.showModal()}>
-        <img src={url} alt={title} loading="lazy" />
-      </button>
-      <dialog ref={dialog} className="pl-lightbox" aria-label={title} onClick={(e) => e.target === e.currentTarget && dialog.current?.close()}>
-        <img src={url} alt={title} loading="lazy" />
-        <button type="button" className="pl-button" onClick={() => dialog.current?.close()}>
-          {texts.close}
-        </button>
-      </dialog>
-    </>
-  );
 }
 
 /** An HTML artifact in a sandbox without scripts, requests or an origin. */

@@ -4,6 +4,7 @@ import { useRowState, useShared } from "../shared/context.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
 import { Chart, readChart } from "./chart.js";
+import { parseCSV } from "./csv.js";
 import { fetches, inlineValues, readSpec, type Spec } from "./spec.js";
 import { DataTable, readTable } from "./table.js";
 
@@ -22,7 +23,7 @@ export function Data({ item, url }: { item: ItemOf<"artifact">; url: string | un
     client
       .download(store.id, a.path, { signal: stop.signal })
       .then((b) => b.text())
-      .then((t) => setData(a.media_type?.includes("csv") ? csv(t) : JSON.parse(t)))
+      .then((t) => setData(a.media_type?.includes("csv") ? parseCSV(t) : JSON.parse(t)))
       .catch((err: unknown) => stop.signal.aborted || setFailed(err instanceof Error ? err.message : String(err)));
     return () => stop.abort();
   }, [a, client, store.id, url]);
@@ -72,19 +73,4 @@ function SpecView({ spec, title, keep }: { spec: Spec; title: string; keep: stri
       )}
     </>
   );
-}
-
-/** Parses comma-separated values with quotes. */
-function csv(text: string): { columns: string[]; rows: string[][] } {
-  const rows: string[][] = [];
-  let row: string[] = [];
-  for (const m of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r?\n|$)/g)) {
-    if (m[0] === "" && row.length === 0) break;
-    row.push(m[1] !== undefined ? m[1].replaceAll('""', '"') : (m[2] ?? ""));
-    if (m[3] !== ",") {
-      rows.push(row);
-      row = [];
-    }
-  }
-  return { columns: rows[0] ?? [], rows: rows.slice(1) };
 }

@@ -1,5 +1,7 @@
 import { useMemo } from "react";
 import { VList } from "virtua";
+import { CopyButton } from "../markdown/code.js";
+import { cellShown, csvOf, nextSort, sortRows, type Sort } from "../markdown/sorting.js";
 import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 
@@ -27,20 +29,17 @@ const nameOf = (c: unknown): string =>
 const few = 10;
 const virtualFrom = 100;
 
-export function DataTable({ table, keep }: { table: Table; keep: string }) {
+/** A table; a click on a column sorts it. It shows few rows at first, unless it is shown whole. */
+export function DataTable({ table, keep, whole = false }: { table: Table; keep: string; whole?: boolean }) {
   const { texts } = useShared();
-  const [all, setAll] = useRowState(`all ${keep}`, false);
-  const [sort, setSort] = useRowState<{ column: number; down: boolean } | undefined>(`sort ${keep}`, undefined);
-  const rows = useMemo(() => {
-    if (!sort) return table.rows;
-    const by = (r: unknown[]) => r[sort.column];
-    return [...table.rows].sort((a, b) => (sort.down ? -1 : 1) * compare(by(a), by(b)));
-  }, [table, sort]);
+  const [all, setAll] = useRowState(`all ${keep}`, whole);
+  const [sort, setSort] = useRowState<Sort>(`sort ${keep}`, undefined);
+  const rows = useMemo(() => sortRows(table.rows, sort, (r, i) => r[i]), [table, sort]);
   const numeric = table.columns.map((_, i) => table.rows.length > 0 && table.rows.slice(0, 50).every((r) => typeof r[i] === "number" || r[i] == null || r[i] === ""));
   const shown = all ? rows : rows.slice(0, few);
   const sorted = (i: number) => (sort?.column === i ? (sort.down ? "descending" : "ascending") : undefined);
   const headButton = (c: string, i: number) => (
-    <button type="button" title={texts.sortBy(c)} onClick={() => setSort({ column: i, down: sort?.column === i ? !sort.down : false })}>
+    <button type="button" title={texts.sortBy(c)} onClick={() => setSort(nextSort(sort, i))}>
       {c}
       {sort?.column === i && <Icon name={sort.down ? "down" : "up"} size={12} />}
     </button>
@@ -56,7 +55,7 @@ export function DataTable({ table, keep }: { table: Table; keep: string }) {
   );
   return (
     <div className="pl-table">
-      {all && rows.length > virtualFrom ? (
+      {all && !whole && rows.length > virtualFrom ? (
         <div className="pl-bigtable" role="table" aria-label={texts.rows(rows.length)} aria-rowcount={rows.length}>
           <div role="rowgroup">
             <div role="row" className="pl-bigtable-row pl-bigtable-head">
@@ -72,7 +71,7 @@ export function DataTable({ table, keep }: { table: Table; keep: string }) {
               <div key={i} role="row" aria-rowindex={i + 1} className="pl-bigtable-row">
                 {table.columns.map((_, n) => (
                   <span key={n} role="cell" className={numeric[n] ? "pl-end" : undefined}>
-                    {cell(r[n])}
+                    {cellShown(r[n])}
                   </span>
                 ))}
               </div>
@@ -88,7 +87,7 @@ export function DataTable({ table, keep }: { table: Table; keep: string }) {
                 <tr key={i}>
                   {table.columns.map((_, n) => (
                     <td key={n} className={numeric[n] ? "pl-end" : undefined} dir="auto">
-                      {cell(r[n])}
+                      {cellShown(r[n])}
                     </td>
                   ))}
                 </tr>
@@ -97,18 +96,14 @@ export function DataTable({ table, keep }: { table: Table; keep: string }) {
           </table>
         </div>
       )}
-      {rows.length > few && (
-        <button type="button" className="pl-link pl-small" onClick={() => setAll(!all)}>
-          {all ? texts.close : texts.showAll(texts.rows(rows.length))}
-        </button>
-      )}
+      <div className="pl-table-foot">
+        {rows.length > few && !whole && (
+          <button type="button" className="pl-link pl-small" onClick={() => setAll(!all)}>
+            {all ? texts.close : texts.showAll(texts.rows(rows.length))}
+          </button>
+        )}
+        <CopyButton text={() => csvOf([table.columns, ...rows])} label={texts.copyCSV} />
+      </div>
     </div>
   );
-}
-
-const cell = (v: unknown): string => (v === null || v === undefined ? "" : typeof v === "object" ? JSON.stringify(v) : String(v));
-
-function compare(a: unknown, b: unknown): number {
-  if (typeof a === "number" && typeof b === "number") return a - b;
-  return cell(a).localeCompare(cell(b), undefined, { numeric: true });
 }

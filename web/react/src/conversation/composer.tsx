@@ -156,7 +156,7 @@ export const Composer = memo(function Composer(p: {
           <ul className="pl-chips" aria-label={texts.files}>
             {up.files.map((f) => (
               <li key={f.key} className={`pl-chip${f.error ? " pl-bad" : ""}`}>
-                <Icon name="file" size={14} />
+                {f.thumb ? <img className="pl-thumb" src={f.thumb} alt="" onError={(e) => (e.currentTarget.hidden = true)} /> : <Icon name="file" size={14} />}
                 <span>{f.name}</span>
                 {f.error ? (
                   <>
@@ -234,13 +234,13 @@ export const Composer = memo(function Composer(p: {
           </span>
           {p.end}
           {p.running && (
-            <button type="button" className="pl-button pl-stop" disabled={p.stopping} onClick={p.stop}>
+            <button type="button" className="pl-button" disabled={p.stopping} onClick={p.stop}>
               <Icon name="stop" size={14} /> {p.stopping ? texts.stopping : texts.stop}
             </button>
           )}
           {(!p.running || ready) && (
-            <button type="submit" className="pl-primary pl-send" disabled={!ready}>
-              {p.running ? texts.queue : (p.sendText ?? texts.send)}
+            <button type="submit" className="pl-primary pl-send" disabled={!ready} aria-label={p.running ? texts.queue : (p.sendText ?? texts.send)} title={p.running ? texts.queue : undefined}>
+              {p.sendText ? <span>{p.sendText}</span> : <Icon name="up" />}
             </button>
           )}
         </div>

@@ -1,5 +1,5 @@
 import { forwardRef, useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState } from "react";
-import type { Part } from "@parley-hq/client";
+import { headingOf, type Part } from "@parley-hq/client";
 import { itemAt } from "../entries/itemat.js";
 import type { UploadRules } from "../files/uploads.js";
 import { english, type Texts } from "../i18n/texts.js";
@@ -32,7 +32,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
   const create = useCallback((text: string, files: Part[] = []): Promise<string> => {
     const { session, start, client, agent } = latest.current;
     if (session) return Promise.resolve(session);
-    const made = (starting.current ??= start ? start(text, files) : client.create({ ...(agent ? { agent } : {}), ...(text ? { title: titleOf(text) } : {}) }).then((s) => s.session_id));
+    const made = (starting.current ??= start ? start(text, files) : client.create({ ...(agent ? { agent } : {}), ...(text ? { title: headingOf(text) } : {}) }).then((s) => s.session_id));
     made.catch(() => (starting.current = undefined));
     return made;
   }, []);
@@ -137,8 +137,3 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
 
 const nothing: Part[] = [];
 const defaultUploads: UploadRules = { maxFiles: 5, maxBytes: 100_000_000 };
-
-export const titleOf = (text: string): string => {
-  const line = text.trim().split("\n", 1)[0] ?? "";
-  return line.length > 60 ? `${line.slice(0, 59)}…` : line;
-};

@@ -12,15 +12,16 @@ const People = lazyPart(() => import("./people.js").then((m) => m.People), null)
 export function Header({ props: p, searching, setSearching }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void }) {
   const { store, texts } = useShared();
   const record = useRecord(store);
+  const name = record?.title || record?.heading || texts.transcript;
   return (
     <header className="pl-header">
       {p.slots?.headerStart}
-      <h2 title={record?.title ?? store.id}>{p.title ?? record?.title ?? store.id}</h2>
+      <h2 title={name}>{p.title ?? name}</h2>
       {record && record.agent !== "none" && <span className="pl-agent">{record.agent}</span>}
       <StatusDot />
       <span className="pl-grow" />
       {record?.members?.length ? <People session={record} /> : null}
-      <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />
+      {p.panels?.inspector !== false && <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />}
       <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
         <Icon name="search" />
       </button>

@@ -39,6 +39,8 @@ export interface ConversationProps {
   onDetach?: (part: Part) => void;
   /** Called when a message with its attachments is being sent. */
   onSent?: (text: string, parts: Part[]) => void;
+  /** Creates a copy of the conversation in which a message is sent in place of the one at a sequence. With it people can edit messages and have them answered again. */
+  onBranch?: (seq: number, text: string, files: Part[]) => Promise<void>;
   title?: ReactNode;
   placeholder?: string;
   /** Suggested first messages, at most six. */
@@ -79,8 +81,10 @@ export interface ConversationProps {
   traceURL?: (traceID: string) => string;
   /** Fetches an external image when a person requests it; by default the server does. false: external images are links. */
   loadImage?: ((url: string, signal: AbortSignal) => Promise<Blob>) | false;
-  /** The address of an HTML artifact's sandboxed view, where the server has one. */
+  /** The address at which a frame shows an HTML page, PDF, audio or video of the session, where the server has one. */
   pageURL?: (session: string, path: string) => string;
+  /** The address of the page that draws Mermaid diagrams, where the server has one: `/diagram`. Without it they are shown as code. */
+  diagramURL?: string;
   onEvent?: (e: Event) => void;
   onPrompt?: (open: Prompt[]) => void;
   onStatus?: (s: Status) => void;

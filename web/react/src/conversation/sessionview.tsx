@@ -68,7 +68,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
   useEffect(() => {
     if (p.inspect !== undefined) inspect(p.inspect);
   }, [p.inspect, inspect]);
-  const { answeredHere, memory } = useMemo(() => memoryOf(p.client, store.id), [p.client, store.id]);
+  const { answeredHere, memory, threads } = useMemo(() => memoryOf(p.client, store.id), [p.client, store.id]);
   const answer = useCallback(
     async (request: string, a: Answer) => {
       const e = await store.answer(request, a);
@@ -82,10 +82,11 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
   const loadImage = useMemo(() => (p.loadImage === false ? undefined : (p.loadImage ?? ((url: string, signal: AbortSignal) => p.client.image(url, { signal })))), [p.client, p.loadImage]);
   const shared = useMemo<Shared>(
     () => ({
-      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me, memory, inView: new InView(), edit,
-      inspect: canInspect ? inspect : undefined, scrollTo: (id) => list.current?.show(id), onLinkClick: p.onLinkClick, pageURL: p.pageURL, loadImage,
+      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me, memory, inView: new InView(), threads, edit, branch: p.onBranch,
+      thread: (id) => <EntryList className={undefined} store={store} workstream={id} filter={undefined} me={me} threads="own" empty={<p className="pl-panel-empty">{texts.noEntries}</p>} />,
+      inspect: canInspect ? inspect : undefined, scrollTo: (id) => list.current?.show(id), onLinkClick: p.onLinkClick, pageURL: p.pageURL, diagramURL: p.diagramURL, loadImage,
     }),
-    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, me, memory, edit, canInspect, inspect, p.onLinkClick, p.pageURL, loadImage],
+    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, me, memory, threads, edit, p.onBranch, canInspect, inspect, p.onLinkClick, p.pageURL, p.diagramURL, loadImage],
   );
   useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), end: () => list.current?.end(), inspect }), [store, answer, inspect]);
   useCallbacks(store, p);
@@ -132,7 +133,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
               </button>
             </div>
           )}
-          <EntryList handle={list} className={p.classNames?.entries} store={store} workstream={workstream} filter={p.filter} me={me} empty={record ? empty : <Loading texts={texts} />} />
+          <EntryList handle={list} className={p.classNames?.entries} store={store} workstream={workstream} filter={p.filter} me={me} threads="folded" empty={record ? empty : <Loading texts={texts} />} />
           <div className="pl-below">
             <PromptStrip show={(request) => list.current?.show(`p-${request}`)} />
             {composer(main !== undefined, main?.stopping ?? false, messageTo !== undefined ? workstreamName(shared, messageTo) : (record?.agent ?? p.agent ?? ""), stop)}

@@ -1,7 +1,7 @@
 import { useRef } from "react";
 import type { SessionStore, TurnView } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
-import { useShared } from "../shared/context.js";
+import { useShared, workstreamName } from "../shared/context.js";
 import { useDrawn, useEverySecond, useView } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 
@@ -33,9 +33,10 @@ function doing(store: SessionStore, turn: TurnView, texts: Texts): string {
   return words || (parts > 0 ? texts.workstreamsRun(parts) : texts.working);
 }
 
-/** What the agent does and for how long, at the place of its answer. */
+/** What the agent does and for how long, at the place of its answer. Where there is a composer, its button stops the main line. */
 export function Activity({ line }: { line: string }) {
-  const { store, texts, mode } = useShared();
+  const shared = useShared();
+  const { store, texts } = shared;
   useView(store);
   const turn = workingTurn(store, line);
   const words = useEverySecond(() => (turn ? doing(store, turn, texts) : ""));
@@ -52,9 +53,9 @@ export function Activity({ line }: { line: string }) {
         {words}
       </span>
       <span ref={time} role="timer" aria-live="off" />
-      {mode === "interactive" && (
+      {shared.mode === "interactive" && (line || !shared.edit) && (
         <button type="button" className="pl-link" disabled={turn.stopping} onClick={() => void store.stop(line ? { workstream_id: line } : {}).catch(() => {})}>
-          {turn.stopping ? texts.stopping : texts.stop}
+          {turn.stopping ? texts.stopping : line ? texts.stopWork(workstreamName(shared, line)) : texts.stop}
         </button>
       )}
     </div>

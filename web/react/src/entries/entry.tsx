@@ -12,14 +12,16 @@ import { lazyPart } from "../shared/lazy.js";
 import { PlanEntry } from "../work/plan.js";
 import { Activity } from "./activity.js";
 import { Author, isOwn, nameOf } from "./author.js";
-import { Message } from "./message.js";
-import { ErrorEntry, FileEntry, Notice, ShareEntry, StatusLine } from "./notices.js";
+import { Message, Quote } from "./message.js";
+import { ErrorEntry, Notice, StatusLine } from "./notices.js";
 import type { Row, Rows } from "./rows.js";
 import { Thinking } from "./thinking.js";
 import { ToolGroup, ToolRow } from "./tool.js";
 
 export const ArtifactCard = lazyPart(() => import("../artifacts/artifact.js").then((m) => m.ArtifactCard), <div className="pl-skeleton pl-skeleton-chart" />);
 
+const FileEntry = lazyPart(() => import("../markdown/extras.js").then((m) => m.FileEntry), <div className="pl-notice" />);
+const ShareEntry = lazyPart(() => import("../markdown/extras.js").then((m) => m.ShareEntry), <div className="pl-notice" />);
 const WorkstreamEntry = lazyPart(() => import("../work/workstream.js").then((m) => m.WorkstreamEntry), <div className="pl-tool pl-ended-wait" />);
 
 /** One row of the list. */
@@ -31,7 +33,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
   const colour = row.workstream ? workstreamColour(shared, row.workstream) : undefined;
   return (
     <article
-      className={`pl-row pl-row-${row.kind}${row.signed ? " pl-signed" : ""}${colour ? ` pl-lane-${colour}` : ""}${p.first ? " pl-row-first" : ""}${p.last ? " pl-row-last" : ""}`}
+      className={`pl-row pl-row-${row.kind}${row.signed ? " pl-signed" : ""}${colour === undefined ? "" : ` pl-lane-${colour}`}${p.first ? " pl-row-first" : ""}${p.last ? " pl-row-last" : ""}`}
       data-item={id}
       aria-posinset={p.index + 1}
       aria-setsize={p.total}
@@ -49,7 +51,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
         ) : row.kind === "tools" ? (
           <ToolGroup ids={row.ids} />
         ) : row.kind === "segment" ? (
-          <TextSegment id={row.id} index={row.index} of={row.of} rows={p.rows} />
+          <TextSegment id={row.id} index={row.index} of={row.of} more={row.more} rows={p.rows} />
         ) : (
           <One id={row.id} tools={row.tools} />
         )}
@@ -171,8 +173,8 @@ function Kind({ item, tools }: { item: ShownItem; tools: readonly string[] | und
 }
 
 /** A segment of the agent's text. Sealed segments are not rendered again while the text grows. */
-const TextSegment = memo(function TextSegment({ id, index, of, rows }: { id: string; index: number; of: number; rows: Rows }) {
-  const { store, renderers } = useShared();
+const TextSegment = memo(function TextSegment({ id, index, of, more, rows }: { id: string; index: number; of: number; more: boolean; rows: Rows }) {
+  const { store, renderers, texts } = useShared();
   const segment = useItemPart(store, id, (item) => (item ? rows.segments(item)[index] : undefined));
   const tail = index === of - 1;
   const open = useItemPart(store, id, (item) => Boolean(item?.open)) && tail;
@@ -183,7 +185,12 @@ const TextSegment = memo(function TextSegment({ id, index, of, rows }: { id: str
   return (
     <div className={`pl-prose${open ? " pl-open" : ""}`}>
       {segment.fence ? <FencePart id={id} segment={segment} rows={rows} open={open} /> : <Markdown text={segment.text} open={open} mid={segment.mid ?? false} known={links} />}
-      {tail && !open && <TextFoot id={id} />}
+      {more && (
+        <button type="button" className="pl-link pl-small pl-more" onClick={() => rows.unfold(id)}>
+          {texts.showAll(texts.bytes(rows.length(id)))}
+        </button>
+      )}
+      {(more || (tail && !open)) && <TextFoot id={id} />}
     </div>
   );
 });
@@ -205,18 +212,19 @@ function TextFoot({ id }: { id: string }) {
   if (item?.kind !== "text") return null;
   const seq = item.seq;
   return (
-    <div className="pl-foot">
-      {item.text.partial && <span className="pl-cut">{texts.cutShort}</span>}
-      <span className="pl-actions">
+    <>
+      {item.text.partial && <div className="pl-cut">{texts.cutShort}</div>}
+      <div className="pl-actions">
         <CopyButton text={() => item.text.text} label={texts.copy} />
+        <Quote text={item.text.text} />
         {seq !== undefined && inspect && (
-          <button type="button" className="pl-mini" title={texts.inspect} onClick={() => inspect(seq)}>
+          <button type="button" className="pl-mini pl-seq" title={texts.inspect} onClick={() => inspect(seq)}>
             <Icon name="code" size={14} />
             <span>#{seq}</span>
           </button>
         )}
         <time dateTime={item.at}>{texts.moment(item.at)}</time>
-      </span>
-    </div>
+      </div>
+    </>
   );
 }

@@ -20,7 +20,7 @@ const question = ".pl-prompt-open";
 
 /** Makes the rows again when the order changes, or when an open text needs another row. */
 function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => number): readonly Row[] {
-  const version = useRef<{ order: readonly string[]; view: ListView; open: string; turn: string | undefined }>(undefined);
+  const version = useRef<{ order: readonly string[]; view: ListView; open: string; turn: string | undefined; unfolded: number }>(undefined);
   const subscribe = useCallback(
     (f: () => void) => {
       let open: (() => void)[] = [];
@@ -35,14 +35,16 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
       });
       const leaveState = store.subscribe("state", f);
       watch();
+      rows.changed = f;
       return () => {
+        rows.changed = undefined;
         leave();
         leaveState();
         for (const l of open) l();
         open = [];
       };
     },
-    [store],
+    [store, rows],
   );
   return useSyncExternalStore(subscribe, () => {
     const order = store.getOrder();
@@ -53,8 +55,8 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
     }
     const v = version.current;
     const turn = workingTurn(store, view.workstream ?? "")?.turn_id;
-    if (!v || v.order !== order || v.view !== view || v.open !== open || v.turn !== turn) {
-      version.current = { order, view, open, turn };
+    if (!v || v.order !== order || v.view !== view || v.open !== open || v.turn !== turn || v.unfolded !== rows.unfolded) {
+      version.current = { order, view, open, turn, unfolded: rows.unfolded };
       // Another filter shows other rows, so that none stays where it is.
       rows.make(order, view, v?.view === view ? kept() : 0);
     }
@@ -70,10 +72,11 @@ export const EntryList = memo(function EntryList(p: {
   workstream: string | undefined;
   filter: ((item: Item) => boolean) | undefined;
   me: string | undefined;
+  threads: ListView["threads"];
   empty: ReactNode;
 }) {
   const { store } = p;
-  const { texts } = useShared();
+  const { texts, threads } = useShared();
   const rowsOf = useMemo(() => new Rows(store), [store]);
   const list = useRef<VListHandle>(null);
   const pinned = useRef(true);
@@ -82,7 +85,7 @@ export const EntryList = memo(function EntryList(p: {
     const l = list.current;
     return l && !pinned.current ? l.findItemIndex(l.scrollOffset + l.viewportSize) + 1 : 0;
   }, []);
-  const view = useMemo<ListView>(() => ({ workstream: p.workstream, filter: p.filter, me: p.me }), [p.workstream, p.filter, p.me]);
+  const view = useMemo<ListView>(() => ({ workstream: p.workstream, filter: p.filter, me: p.me, threads: p.threads }), [p.workstream, p.filter, p.me, p.threads]);
   const rows = useRows(rowsOf, store, view, kept);
   const older = useOlder(store);
   const box = useRef<HTMLDivElement>(null);
@@ -154,7 +157,7 @@ export const EntryList = memo(function EntryList(p: {
   // An expanded row grows downwards: the content under the pointer does not move, even at the end of the list.
   const onClick = useCallback(
     (e: React.MouseEvent) => {
-      if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary")) return;
+      if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary, .pl-more")) return;
       pinned.current = false;
       const mine = ++opened.current;
       const look = () => {
@@ -229,7 +232,15 @@ export const EntryList = memo(function EntryList(p: {
         return item?.kind === "text" ? item.text.text : "";
       },
       show: (id) => {
-        const at = rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.kind !== "activity" && (r.id === id || (r.kind === "item" && r.tools?.includes(id)))));
+        const index = () => rowsOf.rows.findIndex((r) => (r.kind === "tools" ? r.ids.includes(id) : r.kind !== "activity" && (r.id === id || (r.kind === "item" && r.tools?.includes(id)))));
+        let at = index();
+        const line = store.getItem(id)?.workstream_id;
+        if (at < 0 && line) {
+          // The entry is in the row of its workstream.
+          threads.set(line, true);
+          id = `w-${line}`;
+          at = index();
+        }
         if (at < 0) return;
         unpin();
         target.current = id;
@@ -240,14 +251,14 @@ export const EntryList = memo(function EntryList(p: {
           const el = box.current?.querySelector<HTMLElement>(`[data-item="${CSS.escape(id)}"]`);
           if (!el && tries++ < 20) return void setTimeout(focus, 50);
           list.current?.scrollToIndex(at, { align: "center" });
-          const inside = el?.querySelector<HTMLElement>(".pl-prompt :is(input, textarea, select, button, a), summary");
+          const inside = el?.querySelector<HTMLElement>(".pl-prompt :is(input, textarea, select, button:not(.pl-mini), a), summary");
           (inside ?? el)?.focus({ preventScroll: true });
           target.current = undefined;
         };
         setTimeout(focus, 50);
       },
     }),
-    [end, rowsOf, store, unpin],
+    [end, rowsOf, store, unpin, threads],
   );
 
   if (rows.length === 0) return <div className="pl-entries">{p.empty}</div>;

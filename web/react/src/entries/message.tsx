@@ -1,34 +1,85 @@
-import type { ItemOf, Part, PendingItem } from "@parley-hq/client";
-import { useShared } from "../shared/context.js";
+import { useState } from "react";
+import type { ItemOf, PendingItem } from "@parley-hq/client";
+import { CopyButton } from "../markdown/code.js";
+import { extras } from "../markdown/extension.js";
+import { useRowState, useShared } from "../shared/context.js";
 import { useConnection } from "../shared/hooks.js";
-import { Icon } from "../shared/icons.js";
+import { Icon, type IconName } from "../shared/icons.js";
+import { lazyPart } from "../shared/lazy.js";
 import { isOwn } from "./author.js";
+
+const FileChip = lazyPart(() => import("../markdown/extras.js").then((m) => m.FileChip), null);
+const Editor = lazyPart(() => import("./editor.js").then((m) => m.Editor), null);
+
+function Action({ icon, label, run }: { icon: IconName; label: string; run: (button: Element) => void }) {
+  return (
+    <button type="button" className="pl-mini" aria-label={label} title={label} onClick={(e) => run(e.currentTarget)}>
+      <Icon name={icon} size={14} />
+    </button>
+  );
+}
+
+/** The button that quotes a text, or the selected part of it, in the composer. */
+export function Quote({ text }: { text: string }) {
+  const { texts, edit } = useShared();
+  return edit && <Action icon="quote" label={texts.quote} run={(button) => edit(extras?.quoted(text, button.closest("article")) ?? text, [])} />;
+}
+
+/** Reports whether a message of a person is folded: from ten lines if it is one's own, which the reader knows. */
+const isLong = (text: string, own: boolean): boolean => text.length > (own ? 1000 : 12_000) || text.split("\n", 26).length > (own ? 10 : 25);
 
 /** A message of a person and its state. */
 export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
-  const { store, texts, mode, edit, me } = useShared();
+  const { store, texts, mode, edit, branch, me } = useShared();
+  const [editing, setEditing] = useState(false);
   const connection = useConnection(store);
   const m = item.message;
   const pending = "pending" in item ? item.pending : undefined;
   const files = m.content?.filter((p) => p.type !== "text") ?? [];
   const text = m.text || m.content?.filter((p) => p.type === "text").map((p) => p.text).join("\n") || "";
   const own = isOwn(item, me);
+  const long = isLong(text, own);
+  const [all, setAll] = useRowState(`all ${m.client_id ?? item.id}`, false);
   // When the withdrawal is refused, a turn has taken the message, which then shows it.
   const withdraw = (then: () => void) => void store.withdraw(item.seq ?? 0).then(then, () => {});
   return (
     <div className={`pl-user${own ? " pl-own" : ""}${pending ? " pl-pending" : ` pl-${m.state}`}`}>
-      {files.length > 0 && (
-        <div className="pl-chips">
-          {files.map((f, i) => (
-            <FileChip key={i} part={f} />
-          ))}
-        </div>
-      )}
-      {text && (
-        <div className="pl-bubble" dir="auto">
-          {text}
-        </div>
-      )}
+      <div className="pl-said">
+        {files.length > 0 && (
+          <div className="pl-chips">
+            {files.map((f, i) => (
+              <FileChip key={i} part={f} />
+            ))}
+          </div>
+        )}
+        {editing ? (
+          <Editor seq={item.seq ?? 0} text={text} files={files} close={() => setEditing(false)} />
+        ) : (
+          text && (
+            <div className={`pl-bubble${long && !all ? " pl-folded" : ""}`} dir="auto">
+              {text}
+            </div>
+          )
+        )}
+        {long && !editing && (
+          <button type="button" className="pl-link pl-small pl-more" aria-expanded={all} onClick={() => setAll(!all)}>
+            {all ? texts.showLess : texts.showAll(texts.bytes(text.length))}
+          </button>
+        )}
+        {!pending && (
+          <div className="pl-actions">
+            <time dateTime={item.at}>{texts.moment(item.at)}</time>
+            {text && <CopyButton text={() => text} label={texts.copy} bare />}
+            {text && <Quote text={text} />}
+            {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && !editing && (
+              <>
+                <Action icon="edit" label={texts.editMessage} run={() => setEditing(true)} />
+                <Action icon="again" label={texts.answerAgain} run={() => void branch(item.seq ?? 0, text, files).catch(() => {})} />
+              </>
+            )}
+          </div>
+        )}
+      </div>
       <div className="pl-mark" role={pending?.status === "failed" ? "alert" : undefined}>
         {pending ? (
           pending.status === "failed" ? (
@@ -70,31 +121,9 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
         ) : m.state === "withdrawn" ? (
           texts.withdrawn
         ) : (
-          <>
-            {m.steered && <span>{texts.steered}</span>}
-            <time dateTime={item.at}>{texts.moment(item.at)}</time>
-          </>
+          m.steered && texts.steered
         )}
       </div>
     </div>
-  );
-}
-
-function FileChip({ part }: { part: Part }) {
-  const { client, store, texts } = useShared();
-  const name = part.name ?? part.path?.split("/").pop() ?? part.type;
-  const inner = (
-    <>
-      <Icon name={part.type === "image" ? "image" : "file"} size={14} />
-      <span>{name}</span>
-      {part.size ? <span className="pl-muted">{texts.bytes(part.size)}</span> : null}
-    </>
-  );
-  return part.path ? (
-    <a className="pl-chip" href={client.artifactURL(store.id, part.path)} download={name}>
-      {inner}
-    </a>
-  ) : (
-    <span className="pl-chip">{inner}</span>
   );
 }

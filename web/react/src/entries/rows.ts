@@ -15,16 +15,19 @@ interface RowBase {
   /** It shows its author. */
   signed: boolean;
 }
-export type Row = RowBase & ({ kind: "item"; id: string; tools?: readonly string[] | undefined } | { kind: "segment"; id: string; index: number; of: number } | { kind: "tools"; ids: string[] } | { kind: "activity" });
+export type Row = RowBase & ({ kind: "item"; id: string; tools?: readonly string[] | undefined } | { kind: "segment"; id: string; index: number; of: number; more: boolean } | { kind: "tools"; ids: string[] } | { kind: "activity" });
 
 /** What the list shows, and to whom. */
 export interface ListView {
   workstream: string | undefined;
   filter: ((item: Item) => boolean) | undefined;
   me: string | undefined;
+  /** folded: the entries of a workstream are in its own row. own: this list is in such a row. Otherwise all are shown. */
+  threads?: "folded" | "own" | undefined;
 }
 
 const foldTools = 3;
+const longText = 12_000;
 
 /** Makes rows; unchanged rows keep their identity. */
 export class Rows {
@@ -32,6 +35,11 @@ export class Rows {
   readonly #store: SessionStore;
   #rows: readonly Row[] = [];
   #byKey = new Map<string, Row>();
+  readonly #folded = new Map<string, boolean>();
+  /** Called when a text is unfolded. */
+  changed: (() => void) | undefined;
+  /** The number of texts that were unfolded. */
+  unfolded = 0;
 
   constructor(store: SessionStore) {
     this.#store = store;
@@ -50,8 +58,27 @@ export class Rows {
     return item.kind === "text" ? this.segmenter.of(item.id, item.text.text) : [];
   }
 
+  /** The number of characters of a text. */
+  length(id: string): number {
+    const item = this.#store.getItem(id);
+    return item?.kind === "text" ? item.text.text.length : 0;
+  }
+
+  /** Shows the whole of a folded text. */
+  unfold(id: string): void {
+    this.#folded.set(id, false);
+    this.unfolded++;
+    this.changed?.();
+  }
+
+  /** Reports whether only the beginning of a text is shown. That is decided when the text is first seen, so that nothing moves later. */
+  #isFolded(id: string, fold: boolean): boolean {
+    if (!this.#folded.has(id)) this.#folded.set(id, fold && this.length(id) > longText);
+    return this.#folded.get(id) ?? false;
+  }
+
   /** Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. */
-  make(order: readonly string[], { workstream, filter, me }: ListView, kept = 0): readonly Row[] {
+  make(order: readonly string[], { workstream, filter, me, threads }: ListView, kept = 0): readonly Row[] {
     const many = this.#people(order, me) > 1;
     const line = workstream ?? "";
     let turn = workingTurn(this.#store, line);
@@ -60,7 +87,7 @@ export class Rows {
       if (turn) add({ key: `turn ${turn.turn_id}`, kind: "activity", workstream: line, named: false, signed: many && spoke !== "agent" });
       turn = undefined;
     };
-    let spoke = ""; // who is named above
+    let spoke = ""; // the author of the row before
     const next: Row[] = [];
     const byKey = new Map<string, Row>();
     const still = new Set(this.#rows.slice(0, kept).map((r) => r.key));
@@ -98,6 +125,9 @@ export class Rows {
       const item = this.#store.getItem(id);
       if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item) || folded.has(id)) continue;
       const of = item.workstream_id ?? "";
+      if (threads === "own" && (item.kind === "prompt" || of !== workstream)) continue;
+      // Without the row of the workstream its entries are shown here.
+      if (threads === "folded" && of && workstream === undefined && item.kind !== "prompt" && this.#store.getItem(`w-${of}`)) continue;
       if (item.kind === "tool") {
         if (tools.length > 0 && (tools[0]?.workstream_id ?? "") !== of) flush();
         tools.push(item);
@@ -109,9 +139,10 @@ export class Rows {
       if (item.kind === "status" && turn && item.turn_id === turn.turn_id) continue;
       const named = of !== lastWorkstream;
       if (item.kind === "text") {
-        const n = this.segments(item).length;
+        const parts = this.segments(item).length;
+        const n = this.#isFolded(id, threads !== undefined && !item.open && id !== sorted[sorted.length - 1]) ? 1 : parts;
         const sign = signed(item);
-        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: n, workstream: of, named: named && i === 0, signed: sign && i === 0 });
+        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: parts, more: n < parts && i === n - 1, workstream: of, named: named && i === 0, signed: sign && i === 0 });
       } else if (item.kind === "message") {
         spoke = "";
         add({ key: keyOf(item), kind: "item", id, workstream: of, named, signed: many || !isOwn(item, me) });
@@ -167,7 +198,7 @@ export class Rows {
 /** Kinds of items that an agent says or does. */
 const spoken: ReadonlySet<string> = new Set(["text", "thinking", "tool", "prompt", "plan", "artifact", "status", "error"]);
 
-/** The rows with those of still first, in their previous order. New rows that belong among them follow them; older entries precede them. */
+/** Keeps the rows in `still` together and in their previous order. New rows come after them, older entries before them. */
 function keep(next: Row[], still: ReadonlySet<string>, before: readonly Row[]): Row[] {
   const byKey = new Map(next.map((r) => [r.key, r]));
   const first = next.findIndex((r) => still.has(r.key));
@@ -208,7 +239,7 @@ function belongs(item: ShownItem, workstream: string | undefined): boolean {
 function same(a: Row, b: Row): boolean {
   if (a.kind !== b.kind || a.workstream !== b.workstream || a.named !== b.named || a.signed !== b.signed) return false;
   if (a.kind === "tools" && b.kind === "tools") return a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
-  if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of;
+  if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of && a.more === b.more;
   return a.kind === "item" && b.kind === "item" && a.id === b.id && a.tools?.join() === b.tools?.join();
 }
 

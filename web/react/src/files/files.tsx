@@ -3,6 +3,7 @@ import type { AgentArtifact, FileInfo } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
 import { useItems } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
+import { Preview } from "./preview.js";
 
 /** Every file of the session. */
 export function FilesPanel() {
@@ -46,6 +47,7 @@ export function FilesPanel() {
             <span className="pl-muted pl-small">
               {texts.bytes(f.size)} · {texts.moment(f.stored_at)}
             </span>
+            <Preview path={f.path} name={titles.get(f.path) || (f.path.split("/").pop() ?? f.path)} mediaType={f.media_type} size={f.size} />
           </li>
         ))}
       </ul>

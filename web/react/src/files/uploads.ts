@@ -19,6 +19,8 @@ export interface Attached {
   share: number;
   loading: boolean;
   part?: Part;
+  /** The address of a picture of the file in this page. */
+  thumb?: string | undefined;
   error?: string | undefined;
 }
 
@@ -65,7 +67,7 @@ export function useUploads(client: ParleyClient, session: string | undefined, ru
         room--;
         const key = next.current++;
         under.current.set(key, { file, stop: new AbortController() });
-        setFiles((all) => [...all, { key, name: file.name || "pasted", size: file.size, share: 0, loading: false }]);
+        setFiles((all) => [...all, { key, name: file.name || "pasted", size: file.size, share: 0, loading: false, thumb: /^image\/(png|jpeg|gif|webp|avif)$/.test(file.type) ? URL.createObjectURL(file) : undefined }]);
         if (now) void start(key, file, session ?? "");
       }
     }
@@ -82,6 +84,7 @@ export function useUploads(client: ParleyClient, session: string | undefined, ru
   const remove = (key: number) => {
     under.current.get(key)?.stop.abort();
     under.current.delete(key);
+    forget(files.filter((f) => f.key === key));
     setFiles((all) => all.filter((f) => f.key !== key));
     setFault(undefined);
   };
@@ -92,6 +95,7 @@ export function useUploads(client: ParleyClient, session: string | undefined, ru
   };
   const clear = () => {
     under.current.clear();
+    forget(files);
     setFiles([]);
     setFault(undefined);
   };
@@ -102,6 +106,9 @@ export function useUploads(client: ParleyClient, session: string | undefined, ru
     kept: !now && files.some((f) => !f.part),
   };
 }
+
+/** Releases the pictures of files. */
+const forget = (files: Attached[]) => files.forEach((f) => f.thumb && URL.revokeObjectURL(f.thumb));
 
 async function store(client: ParleyClient, session: string, file: File, onProgress: (done: number, total: number) => void, signal: AbortSignal): Promise<Part> {
   // Two files of the same name must not replace each other: each has its own folder.

@@ -10,7 +10,7 @@ export function formats(locale: string) {
   const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0, useGrouping: false });
   const hourMinute = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const dayToo = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "narrow" });
+  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
   const rules = new Intl.PluralRules(locale);
   const number = (n: number): string => plain.format(n);
   return {
@@ -22,10 +22,11 @@ export function formats(locale: string) {
     /** How long something took, in the unit a person would use. */
     took(ms: number): string {
       if (ms < 0) return "";
-      if (ms < 1000) return `${Math.round(ms)} ms`;
-      if (ms < 60_000) return `${(ms < 10_000 ? one : whole).format(ms / 1000)} s`;
-      if (ms < 3_600_000) return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
-      return `${Math.floor(ms / 3_600_000)} h ${Math.round((ms % 3_600_000) / 60_000)} min`;
+      if (ms < 999.5) return `${Math.round(ms)} ms`;
+      if (ms < 59_500) return `${(ms < 9950 ? one : whole).format(ms / 1000)} s`;
+      const long = ms >= 3_599_500;
+      const n = Math.round(ms / (long ? 60_000 : 1000));
+      return `${Math.floor(n / 60)} ${long ? "h" : "min"} ${n % 60} ${long ? "min" : "s"}`;
     },
     bytes(n: number): string {
       if (n < 1000) return `${n} B`;

@@ -3,6 +3,7 @@ import type { Texts } from "./texts.js";
 
 const f = formats("de");
 const { count, number } = f;
+const risks: Record<string, string> = { low: "niedrig", medium: "mittel", high: "hoch", critical: "kritisch" };
 
 /** The texts of the component in German. */
 export const german: Texts = {
@@ -13,6 +14,7 @@ export const german: Texts = {
   send: "Senden",
   queue: "Einreihen",
   stop: "Anhalten",
+  stopWork: (name) => `${name} anhalten`,
   stopping: "Wird angehalten",
   stopAgain: "Zum Anhalten noch einmal Esc",
   attach: "Dateien hinzufügen",
@@ -33,6 +35,8 @@ export const german: Texts = {
   failed: "Nicht gesendet",
   queued: "Eingereiht",
   editMessage: "Bearbeiten",
+  answerAgain: "Neu antworten",
+  editNote: "Die geänderte Nachricht beginnt einen Zweig. Dieses Gespräch bleibt, wie es ist.",
   withdrawn: "Zurückgenommen",
   withdraw: "Zurücknehmen",
   discard: "Verwerfen",
@@ -50,14 +54,21 @@ export const german: Texts = {
   fileRemoved: (name) => `${name} entfernt`,
   wrap: "Zeilen umbrechen",
   codeBlock: (lang) => (lang ? `Code, ${lang}` : "Code"),
+  showLess: "Weniger zeigen",
+  quote: "Zitieren",
   showAll: (size) => `Alles zeigen (${size})`,
   imageFrom: (host) => `Bild von ${host}`,
   loadImage: "Laden",
   loadingImage: "Das Bild wird geladen",
   tableLabel: "Tabelle",
+  copyCSV: "Als CSV kopieren",
+  footnote: (n) => `Anmerkung ${n}`,
+  diagram: "Diagramm",
+  diagramFailed: (why) => `Das Diagramm konnte nicht gezeichnet werden: ${why}`,
+  source: "Quelltext",
   taskBox: (done) => (done ? "erledigt" : "offen"),
   brokenEntry: "Dieser Eintrag konnte nicht dargestellt werden.",
-  raw: "Roh",
+  raw: "Daten",
   unknownKind: (type) => `Ereignis eines hier unbekannten Typs: ${type}`,
   shared: (title) => `${title} geteilt`,
 
@@ -107,7 +118,7 @@ export const german: Texts = {
   denyReason: "Grund (der Agent liest ihn)",
   denyNow: "Mit diesem Grund ablehnen",
   cancel: "Abbrechen",
-  risk: (r) => `Risiko: ${r}`,
+  risk: (r) => `Risiko: ${risks[r.toLowerCase()] ?? r}`,
   mayRun: (tool) => `Darf ${tool} laufen?`,
   notJSON: (why) => `Das ist kein JSON: ${why}`,
   approved: "Erlaubt",
@@ -135,12 +146,14 @@ export const german: Texts = {
   showPlanHistory: "Wie sich der Plan geändert hat",
   hidePlanHistory: "Änderungen des Plans verbergen",
   planChange: { added: "neu", removed: "gestrichen", renamed: "umbenannt", moved: "verschoben", status: "jetzt" },
-  planGo: "Zeigen, wo dieser Schritt begonnen hat",
+  planGo: "Zeigen, wo diese Aufgabe begonnen hat",
   changed: "geändert",
-  noPlan: "Der Agent hat noch keinen Plan gemacht.",
-  noWork: "In diesem Gespräch gibt es keine Arbeitsstränge.",
+  noPlan: "Noch kein Plan. Wenn der Agent einen macht, stehen seine Aufgaben hier.",
+  showTranscript: "Verlauf",
+  noEntries: "Noch nichts geschrieben.",
+  noWork: "Noch keine Arbeitsstränge. Wenn der Agent parallel arbeitet, steht jeder mit seiner Frist hier.",
   panelWidth: "Breite der Leiste",
-  noFiles: "Noch keine Dateien.",
+  noFiles: "Noch keine Dateien. Was du oder der Agent hinzufügt, steht hier.",
   taskStatus: { pending: "offen", in_progress: "in Arbeit", done: "erledigt", skipped: "übersprungen", failed: "gescheitert" },
   workStatus: { running: "läuft", canceling: "wird abgebrochen", completed: "fertig", failed: "gescheitert", timeout: "Zeit abgelaufen", canceled: "abgebrochen", paused: "angehalten" },
   phases: { planning: "plant", executing_tool: "benutzt ein Werkzeug", synthesizing: "schreibt", blocked: "wartet", done: "fertig" },
@@ -196,6 +209,8 @@ export const german: Texts = {
   asChart: "Diagramm zeigen",
   rows: (n) => count(n, "Zeile", "Zeilen"),
   showPage: "Seite zeigen",
+  preview: "Vorschau",
+  firstRows: (n) => `Nur die ersten ${count(n, "Zeile", "Zeilen")} werden gezeigt.`,
   pageNote: "In einer Sandbox angezeigt: Skripte und Abrufe sind abgeschaltet.",
   sortBy: (column) => `Nach ${column} ordnen`,
 
@@ -214,7 +229,7 @@ export const german: Texts = {
   writing: "Schreibt",
   workstreamsRun: (n) => `${count(n, "Arbeitsstrang läuft", "Arbeitsstränge laufen")}`,
   working: "Arbeitet",
-  waiting: "Antwort nötig",
+  waiting: "Wartet auf dich",
   completed: "Abgeschlossen",
   failedStatus: "Gescheitert",
   connecting: "Verbindet",
@@ -242,7 +257,7 @@ export const german: Texts = {
   found: (n) => (n === 0 ? "Nichts gefunden." : `${number(n)} gefunden`),
 
   // Inspector.
-  inspector: "Roh",
+  inspector: "Inspektor",
   inspectorFilter: "Ereignisse nach Text oder Typ filtern",
   follow: "Folgen",
   pause: "Anhalten",

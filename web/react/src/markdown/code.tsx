@@ -1,16 +1,20 @@
 import { memo, useEffect, useMemo, useState, type ReactNode } from "react";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
+import { extras } from "./extension.js";
 
-/** A code block with its language, line wrapping and a copy button. The segments of a long block copy the whole block. */
-export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string; closed: boolean; first?: boolean; whole?: () => string }) {
-  const { texts, renderers } = useShared();
+/**
+ * A code block with its language, line wrapping and a copy button, or what it describes, unless it is plain. The segments of a
+ * long block copy the whole block.
+ */
+export const CodeBlock = memo(function CodeBlock(p: { code: string; lang: string; closed: boolean; plain?: boolean; first?: boolean; whole?: () => string }) {
+  const { texts, renderers, diagramURL } = useShared();
   const [wrap, setWrap] = useState(false);
   const lang = p.lang.split(/\s/)[0] ?? "";
   const coloured = useColours(p.code, lang, p.closed && p.first === undefined);
-  const own = p.closed && lang ? renderers.code?.[lang] : undefined;
-  if (own) {
-    const drawn = own(p.code);
+  if (p.closed && lang && !p.plain) {
+    let drawn = renderers.code?.[lang]?.(p.code);
+    if (drawn === undefined && p.first === undefined) drawn = extras?.drawCode(lang, p.code, diagramURL);
     if (drawn !== undefined) return <>{drawn}</>;
   }
   return (
@@ -55,7 +59,8 @@ function useColours(code: string, lang: string, closed: boolean): ReactNode | un
   return useMemo(() => (wanted && there ? colours?.highlight(code, lang.toLowerCase()) : undefined), [code, lang, wanted, there]);
 }
 
-export function CopyButton({ text, label, icon = true }: { text: () => string; label: string; icon?: boolean }) {
+/** Copies a text. A bare button has no word. */
+export function CopyButton({ text, label, icon = true, bare = false }: { text: () => string; label: string; icon?: boolean; bare?: boolean }) {
   const { texts } = useShared();
   const [done, setDone] = useState(false);
   const copy = async () => {
@@ -66,7 +71,7 @@ export function CopyButton({ text, label, icon = true }: { text: () => string; l
   return (
     <button type="button" className="pl-mini" onClick={() => void copy()} title={label}>
       {icon && <Icon name={done ? "check" : "copy"} size={14} />}
-      <span>{done ? texts.copied : label}</span>
+      <span className={bare ? "pl-hidden" : undefined}>{done ? texts.copied : label}</span>
     </button>
   );
 }

@@ -1,6 +1,7 @@
 import { createElement, type ReactNode } from "react";
 import bash from "highlight.js/lib/languages/bash";
 import css from "highlight.js/lib/languages/css";
+import diff from "highlight.js/lib/languages/diff";
 import go from "highlight.js/lib/languages/go";
 import java from "highlight.js/lib/languages/java";
 import json from "highlight.js/lib/languages/json";
@@ -15,8 +16,8 @@ import { createLowlight } from "lowlight";
 
 /* Loaded when the first closed code block of a known language is rendered. */
 
-const low = createLowlight({ bash, css, go, java, json, markdown, python, rust, sql, typescript, xml, yaml });
-low.registerAlias({ bash: ["sh", "shell", "console", "zsh"], typescript: ["ts", "tsx", "js", "jsx", "javascript"], python: ["py"], xml: ["html", "svg"], yaml: ["yml"], markdown: ["md"], json: ["jsonc", "ndjson"] });
+const low = createLowlight({ bash, css, diff, go, java, json, markdown, python, rust, sql, typescript, xml, yaml });
+low.registerAlias({ bash: ["sh", "shell", "console", "zsh"], typescript: ["ts", "tsx", "js", "jsx", "javascript"], python: ["py"], diff: ["patch"], xml: ["html", "svg"], yaml: ["yml"], markdown: ["md"], json: ["jsonc", "ndjson"] });
 
 type Node = { type: string; value?: string; properties?: { className?: unknown }; children?: Node[] };
 

@@ -1,31 +1,28 @@
-import { Fragment, memo, useMemo, useState, type ReactNode } from "react";
-import { Lexer, type Links, type Token, type Tokens } from "marked";
+import { Fragment, memo, useEffect, useMemo, useState, type ReactNode } from "react";
+import type { Links, Token, Tokens } from "marked";
 import { useShared } from "../shared/context.js";
-import { Icon } from "../shared/icons.js";
+import { lazyPart } from "../shared/lazy.js";
 import { CodeBlock } from "./code.js";
+import { extras, lex, loaded } from "./extension.js";
 
 /*
  * Renders Markdown as React elements, from the tokens of marked's lexer. No HTML is generated from text, so nothing has to be
  * sanitized: raw HTML is shown as text.
  */
 
-// Closes unfinished Markdown of an open text. It is loaded right after the page; until then such a text is rendered
-// unchanged.
-let finish = (text: string): string => text;
-export const finisher: Promise<void> = import("remend").then(
-  (m) => void (finish = m.default),
-  () => {},
-);
+const Table = lazyPart(() => import("./extras.js").then((m) => m.Table), <div className="pl-skeleton" />);
+const Picture = lazyPart(() => import("./extras.js").then((m) => m.Picture), null);
 
 /**
  * Renders Markdown. An open text is still being written: unfinished syntax in it is closed temporarily. Its link references
  * may be defined in other segments of the same text.
  */
 export const Markdown = memo(function Markdown({ text, open = false, mid = false, known }: { text: string; open?: boolean; mid?: boolean; known?: Links }) {
-  const tokens = useMemo(() => lex(open ? finish(text) : text, known), [text, open, known]);
-  const links = Object.keys(tokens.links).join(" ");
+  const ready = useExtras();
+  const tokens = useMemo(() => lex(open && extras ? extras.finish(text) : text, known), [text, open, known, ready]);
+  const links = JSON.stringify(tokens.links);
   return (
-    <div className={mid ? "pl-md pl-md-mid" : "pl-md"}>
+    <div key={Number(ready)} className={mid ? "pl-md pl-md-mid" : "pl-md"}>
       {tokens.map((t, i) => (
         <Block key={i} token={t} open={open && i === tokens.length - 1} links={links} />
       ))}
@@ -33,11 +30,13 @@ export const Markdown = memo(function Markdown({ text, open = false, mid = false
   );
 });
 
-/** The blocks of a text. */
-export function lex(text: string, known?: Links) {
-  const lexer = new Lexer({ gfm: true, breaks: false });
-  Object.assign(lexer.tokens.links, known);
-  return lexer.lex(text);
+/** Reports whether the extras are loaded. */
+function useExtras(): boolean {
+  const [ready, setReady] = useState(extras !== undefined);
+  useEffect(() => {
+    if (!ready) void loaded.then(() => setReady(extras !== undefined));
+  }, [ready]);
+  return ready;
 }
 
 /** One block. While a text grows, only its last block is rendered again, unless a link reference is added. */
@@ -48,8 +47,8 @@ const Block = memo(
   (a, b) => a.token.raw === b.token.raw && a.token.type === b.token.type && a.open === b.open && a.links === b.links,
 );
 
-function blocks(tokens: Token[]): ReactNode {
-  return tokens.map((t, i) => <Fragment key={i}>{block(t)}</Fragment>);
+export function blocks(tokens: Token[] = [], open = false): ReactNode {
+  return tokens.map((t, i) => <Fragment key={i}>{block(t, open && i === tokens.length - 1)}</Fragment>);
 }
 
 function block(t: Token, open = false): ReactNode {
@@ -71,9 +70,9 @@ function block(t: Token, open = false): ReactNode {
     case "code":
       return <CodeBlock code={t.text as string} lang={(t as Tokens.Code).lang ?? ""} closed={!open} />;
     case "blockquote":
-      return <blockquote dir="auto">{blocks(t.tokens ?? [])}</blockquote>;
+      return <blockquote dir="auto">{blocks(t.tokens, open)}</blockquote>;
     case "list":
-      return <List list={t as Tokens.List} />;
+      return <List list={t as Tokens.List} open={open} />;
     case "table":
       return <Table table={t as Tokens.Table} />;
     case "hr":
@@ -87,52 +86,22 @@ function block(t: Token, open = false): ReactNode {
   }
 }
 
-function List({ list }: { list: Tokens.List }) {
+function List({ list, open }: { list: Tokens.List; open: boolean }) {
   const { texts } = useShared();
   const items = list.items.map((it, i) => (
     <li key={i} dir="auto" className={it.task ? "pl-task" : undefined}>
       {it.task && <input type="checkbox" checked={it.checked ?? false} disabled readOnly aria-label={texts.taskBox(it.checked ?? false)} />}
       {it.tokens.map((t, n) =>
-        t.type === "checkbox" ? null : <Fragment key={n}>{t.type === "text" && list.loose ? <p>{block(t)}</p> : block(t)}</Fragment>,
+        t.type === "checkbox" ? null : <Fragment key={n}>{t.type === "text" && list.loose ? <p>{block(t)}</p> : block(t, open && i === list.items.length - 1 && n === it.tokens.length - 1)}</Fragment>,
       )}
     </li>
   ));
   return list.ordered ? <ol start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul>{items}</ul>;
 }
 
-function Table({ table }: { table: Tokens.Table }) {
-  const { texts } = useShared();
-  return (
-    <div className="pl-scroll" tabIndex={0} role="region" aria-label={texts.tableLabel}>
-      <table>
-        <thead>
-          <tr>
-            {table.header.map((c, i) => (
-              <th key={i} scope="col" className={side(c.align)}>
-                {inline(c.tokens)}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {table.rows.map((row, i) => (
-            <tr key={i}>
-              {row.map((c, n) => (
-                <td key={n} className={side(c.align)}>
-                  {inline(c.tokens)}
-                </td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
-  );
-}
+export const side = (align: string | null): string | undefined => (align === "right" ? "pl-end" : align === "center" ? "pl-center" : undefined);
 
-const side = (align: string | null): string | undefined => (align === "right" ? "pl-end" : align === "center" ? "pl-center" : undefined);
-
-function inline(tokens: Token[] | undefined): ReactNode {
+export function inline(tokens: Token[] | undefined): ReactNode {
   return tokens?.map((t, i) => <Fragment key={i}>{span(t)}</Fragment>);
 }
 
@@ -157,7 +126,7 @@ function span(t: Token): ReactNode {
     case "image":
       return <Picture href={(t as Tokens.Image).href} alt={(t as Tokens.Image).text} />;
     default:
-      return t.raw; // for example raw HTML
+      return extras?.draw(t) ?? t.raw; // for example raw HTML
   }
 }
 
@@ -208,48 +177,6 @@ export function ownFile(href: string, session: string): boolean {
   } catch {
     return false;
   }
-}
-
-/**
- * An image in a text. A file of the session is shown. Any other URL could leak data or reach the API, so an external image is
- * fetched by the server, and only on request; other URLs of this server are not fetched.
- */
-function Picture({ href, alt }: { href: string; alt: string }) {
-  const { texts, loadImage, memory, store } = useShared();
-  const [broken, setBroken] = useState(false);
-  const safe = safeHref(href);
-  const key = `image ${safe ?? ""}`;
-  const [loaded, setLoaded] = useState(() => memory.get(key) as string | undefined);
-  const [asked, setAsked] = useState(false);
-  const [fault, setFault] = useState<string>();
-  if (safe && ownFile(safe, store.id) && !broken) return <img className="pl-inlineimg" src={safe} alt={alt} loading="lazy" onError={() => setBroken(true)} />;
-  if (loaded && !broken) return <img className="pl-inlineimg" src={loaded} alt={alt} onError={() => setBroken(true)} />;
-  const load = () => {
-    if (!loadImage || !safe || asked) return;
-    setAsked(true);
-    setFault(undefined);
-    loadImage(safe, AbortSignal.timeout(30_000))
-      .then((blob) => {
-        const url = URL.createObjectURL(blob);
-        memory.set(key, url);
-        setLoaded(url);
-      })
-      .catch((err: unknown) => setFault(err instanceof Error ? err.message : String(err)))
-      .finally(() => setAsked(false));
-  };
-  const about = safe ? (alt ? `${alt}. ${texts.imageFrom(hostOf(safe))}` : texts.imageFrom(hostOf(safe))) : alt;
-  return (
-    <span className="pl-chip pl-imagechip">
-      <Icon name="image" size={14} />
-      {safe ? <Link href={safe}>{about}</Link> : about}
-      {loadImage && safe && /^https?:/i.test(safe) && (
-        <button type="button" className="pl-link" disabled={asked} aria-label={`${texts.loadImage}: ${about}`} onClick={load}>
-          {asked ? texts.loadingImage : texts.loadImage}
-        </button>
-      )}
-      {fault && <span className="pl-bad">{fault}</span>}
-    </span>
-  );
 }
 
 const named: Record<string, string> = {

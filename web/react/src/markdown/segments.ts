@@ -1,4 +1,5 @@
-import { Lexer, type Links } from "marked";
+import type { Links } from "marked";
+import { lex } from "./extension.js";
 
 /*
  * Splits a long message into segments, each with its own row in the list. While the message grows, only its last segment is
@@ -77,8 +78,8 @@ function extend(cut: Cut, text: string, hold: boolean): void {
       if (cut.mid) last.mid = true;
       cut.segments = tail || done.length === 0 ? [...done, last] : done;
       cut.done = done.length;
-      const open = !cut.fence && tail.includes("]:") ? new Lexer().lex(tail).links : noLinks;
-      cut.links = joined(cut.links, { ...open, ...cut.named });
+      const open = !cut.fence && tail.includes("]:") ? lex(tail).links : noLinks;
+      cut.links = joined(cut.links, { ...cut.named, ...open, ...cut.named });
       return;
     }
     for (const p of piece) {
@@ -104,7 +105,7 @@ function joined(before: Links, now: Links): Links {
 
 /** Seals whole blocks at the front of the tail. */
 function sealProse(cut: Cut, tail: string): Segment[] | undefined {
-  const tokens = new Lexer().lex(tail);
+  const tokens = lex(tail);
   const out: Segment[] = [];
   let piece = "";
   const mid = cut.mid;
@@ -127,7 +128,7 @@ function sealProse(cut: Cut, tail: string): Segment[] | undefined {
   if (out.length > 0) {
     cut.mid = false;
     // The first definition of a reference wins, as in Markdown.
-    if (Object.keys(tokens.links).length > 0) cut.named = { ...new Lexer().lex(tail.slice(0, at)).links, ...cut.named };
+    if (Object.keys(tokens.links).length > 0) cut.named = { ...cut.named, ...lex(tail.slice(0, at)).links, ...cut.named };
     return out;
   }
   const only = tokens[0];

@@ -10,7 +10,7 @@ const secret = /secret|token|password|passwd|api[_-]?key|authorization|credentia
 
 /** The unsent changes of a person. */
 interface Draft {
-  edited: Record<string, string>; // by call: the arguments as text
+  edited: Record<string, string | undefined>; // by call: the arguments as text
   denying: boolean;
   reason: string;
   fault: string;
@@ -42,11 +42,10 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
     }
     p.send({ decisions });
   };
-  const editing = Object.keys(draft.edited).length > 0;
   const bad = draft.fault || p.error;
   // Keep the buttons in view when one of them expands the form.
   const form = useRef<HTMLDivElement>(null);
-  const opened = editing || draft.denying;
+  const opened = draft.denying || Object.values(draft.edited).some((t) => t !== undefined);
   useEffect(() => {
     if (opened) form.current?.scrollIntoView({ block: "nearest" });
   }, [opened, bad]);
@@ -81,7 +80,7 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
             <button type="button" className="pl-danger" disabled={p.disabled} onClick={() => decide(false)}>
               {draft.reason.trim() ? texts.denyNow : texts.deny}
             </button>
-            <button type="button" className="pl-button" disabled={p.disabled} onClick={() => change({ denying: false })}>
+            <button type="button" className="pl-ghost" disabled={p.disabled} onClick={() => change({ denying: false })}>
               {texts.cancel}
             </button>
           </>
@@ -93,15 +92,7 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
             <button type="button" className="pl-button" disabled={p.disabled} onClick={() => decide(true, "session")}>
               {texts.approveSession}
             </button>
-            <button
-              type="button"
-              className="pl-button"
-              disabled={p.disabled}
-              onClick={() => change({ edited: editing ? {} : Object.fromEntries(p.approval.calls.map((c) => [c.call_id, pretty(c.params ?? {})])) })}
-            >
-              {editing ? texts.editDone : texts.edit}
-            </button>
-            <button type="button" className="pl-button pl-deny" disabled={p.disabled} onClick={() => change({ denying: true })}>
+            <button type="button" className="pl-ghost pl-deny" disabled={p.disabled} onClick={() => change({ denying: true })}>
               {texts.deny}
             </button>
           </>
@@ -111,22 +102,19 @@ export function ApprovalForm(p: FormProps & { approval: AgentApprovalRequest }) 
   );
 }
 
-function Call(p: { call: ApprovalCall; text: string | undefined; disabled: boolean; onEdit: (text: string) => void }) {
+function Call(p: { call: ApprovalCall; text: string | undefined; disabled: boolean; onEdit: (text: string | undefined) => void }) {
   const { texts } = useShared();
   const [revealed, reveal] = useRowState(`reveal ${p.call.call_id}`, false);
   const { tool, params, risk } = p.call;
   const pairs = params && typeof params === "object" && !Array.isArray(params) ? Object.entries(params as Record<string, unknown>) : undefined;
-  const hidden = pairs?.some(([k]) => secret.test(k)) ?? false;
   return (
     <div className="pl-call">
       <div className="pl-call-head">
         <code dir="ltr">{tool}</code>
         {risk && <Risk risk={risk} />}
-        {hidden && p.text === undefined && (
-          <button type="button" className="pl-link" onClick={() => reveal(!revealed)}>
-            {revealed ? texts.hide : texts.reveal}
-          </button>
-        )}
+        <button type="button" className="pl-mini" disabled={p.disabled} onClick={() => p.onEdit(p.text === undefined ? pretty(params ?? {}) : undefined)}>
+          {p.text === undefined ? texts.edit : texts.editDone}
+        </button>
       </div>
       {p.text !== undefined ? (
         <textarea
@@ -144,7 +132,14 @@ function Call(p: { call: ApprovalCall; text: string | undefined; disabled: boole
           {pairs.map(([k, v]) => (
             <div key={k}>
               <dt>{k}</dt>
-              <dd dir="ltr">{secret.test(k) && !revealed ? "••••••" : pretty(v)}</dd>
+              <dd dir="ltr">
+                <span>{secret.test(k) && !revealed ? "••••••" : pretty(v)}</span>
+                {secret.test(k) && (
+                  <button type="button" className="pl-link" onClick={() => reveal(!revealed)}>
+                    {revealed ? texts.hide : texts.reveal}
+                  </button>
+                )}
+              </dd>
             </div>
           ))}
         </dl>

@@ -90,7 +90,6 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
           </div>
           <div className="pl-asked">
             {texts.askedBy(who)} · {required ? texts.neededToContinue : texts.optional}
-            {p.deadline ? ` · ${texts.until(texts.moment(p.deadline))}` : ""}
           </div>
         </div>
         {deadline !== undefined && <Countdown from={Date.parse(item.at ?? "") || deadline} deadline={deadline} now={() => store.serverNow()} />}

@@ -30,7 +30,7 @@ export function PromptView(p: PromptViewProps) {
 
 function Opened({ client, store, prompt: p, messages, me, onAnswered }: PromptViewProps & { store: SessionStore }) {
   const shared = useMemo<Shared>(() => {
-    const { answeredHere, memory } = memoryOf(client, store.id);
+    const { answeredHere, memory, threads } = memoryOf(client, store.id);
     const answer = async (request: string, a: Answer) => {
       const e = await store.answer(request, a);
       answeredHere.add(request);
@@ -38,7 +38,7 @@ function Opened({ client, store, prompt: p, messages, me, onAnswered }: PromptVi
       return e;
     };
     return {
-      client, store, texts: { ...english, ...messages }, mode: "interactive", renderers: {}, answer, answeredHere, me, memory, inView: new InView(), edit: undefined,
+      client, store, texts: { ...english, ...messages }, mode: "interactive", renderers: {}, answer, answeredHere, me, memory, inView: new InView(), threads, edit: undefined, branch: undefined,
       inspect: undefined, scrollTo: () => {}, onLinkClick: undefined, loadImage: undefined, pageURL: undefined,
     };
   }, [client, store, messages, me, onAnswered]);

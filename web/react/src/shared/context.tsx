@@ -1,5 +1,5 @@
 import { createContext, useContext, useState, type ReactNode } from "react";
-import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, Part, SessionStore, ToolItem } from "@parley-hq/client";
+import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, Part, SessionStore, ToolItem, Workstream } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 
 /** Custom renderers of a host; when one returns undefined, the default is used. */
@@ -31,8 +31,14 @@ export interface Shared {
   memory: Map<string, unknown>;
   /** Open prompts that are visible on the screen. */
   inView: InView;
+  /** Workstreams whose transcript is open in their row. */
+  threads: InView;
+  /** Draws the entries of a workstream; absent where no transcript can be opened. */
+  thread?: (workstream: string) => ReactNode;
   /** Puts a message into the composer; absent without a composer. */
   edit: ((text: string, files: Part[]) => void) | undefined;
+  /** Sends a message in place of the one at a sequence, in a copy of the conversation; absent: messages cannot be changed. */
+  branch: ((seq: number, text: string, files: Part[]) => Promise<void>) | undefined;
   inspect: ((seq: number) => void) | undefined;
   scrollTo: (id: string) => void;
   onLinkClick: ((href: string, e: React.MouseEvent) => void) | undefined;
@@ -40,6 +46,8 @@ export interface Shared {
   loadImage: ((url: string, signal: AbortSignal) => Promise<Blob>) | undefined;
   /** The address of an HTML artifact's sandboxed view; absent: it can only be downloaded. */
   pageURL: ((session: string, path: string) => string) | undefined;
+  /** The address of the page that draws diagrams; absent: they are shown as code. */
+  diagramURL?: string | undefined;
 }
 
 /** A set of ids with change listeners. */
@@ -89,10 +97,23 @@ export function useRowState<T>(key: string, initial: T): [T, (v: T) => void] {
   ];
 }
 
-/** The number of a workstream's colour, 1 to 6, by the order of launch. */
+const colours = new WeakMap<readonly Workstream[], Map<string, number>>();
+
+/** The number of a workstream's colour, 1 to 8. Workstreams that run at the same time have different ones; 0 when none is left. */
 export function workstreamColour({ store }: Shared, id: string): number {
-  const at = store.getState()?.workstreams.findIndex((w) => w.id === id) ?? -1;
-  return (Math.max(0, at) % 6) + 1;
+  const all = store.getState()?.workstreams ?? [];
+  let by = colours.get(all);
+  if (!by) {
+    colours.set(all, (by = new Map()));
+    const users: (Workstream | undefined)[] = []; // the last of each colour
+    for (const w of all) {
+      let n = 1;
+      while (users[n] && !((users[n]?.ended_at ?? "~") <= (w.launched_at ?? ""))) n++;
+      by.set(w.id, n > 8 ? 0 : n);
+      if (n <= 8) users[n] = w;
+    }
+  }
+  return by.get(id) ?? 1;
 }
 
 export function workstreamName({ store }: Shared, id: string): string {

@@ -1,8 +1,10 @@
 import type { ParleyClient } from "@parley-hq/client";
+import { InView } from "./context.js";
 
 interface Memory {
   answeredHere: Set<string>;
   memory: Map<string, unknown>;
+  threads: InView;
 }
 const memories = new WeakMap<ParleyClient, Map<string, Memory>>();
 
@@ -11,6 +13,6 @@ export function memoryOf(client: ParleyClient, session: string): Memory {
   const all = memories.get(client) ?? new Map<string, Memory>();
   memories.set(client, all);
   let m = all.get(session);
-  if (!m) all.set(session, (m = { answeredHere: new Set(), memory: new Map() }));
+  if (!m) all.set(session, (m = { answeredHere: new Set(), memory: new Map(), threads: new InView() }));
   return m;
 }

@@ -8,7 +8,7 @@ const PlanHistory = lazyPart(() => import("./planpanel.js").then((m) => m.PlanHi
 
 const taskIcons: Record<string, IconName> = { done: "check", in_progress: "dot", failed: "cross", skipped: "dash", pending: "ring" };
 
-/** The steps of a plan. */
+/** The tasks of a plan. */
 export function Tasks({ tasks, onPick }: { tasks: Task[]; onPick?: (task: Task) => void }) {
   const { texts } = useShared();
   const changed = useChanged(tasks);
@@ -35,7 +35,7 @@ export function Tasks({ tasks, onPick }: { tasks: Task[]; onPick?: (task: Task) 
   );
 }
 
-/** The steps that changed recently; none when a plan is first rendered. */
+/** The tasks that changed recently; none when a plan is first rendered. */
 function useChanged(tasks: Task[]): ReadonlySet<string> {
   const before = useRef<Task[]>(tasks);
   const [changed, set] = useState<ReadonlySet<string>>(new Set());
@@ -63,7 +63,7 @@ export function PlanEntry({ item }: { item: ItemOf<"plan"> }) {
     <details className="pl-tool" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
       <summary>
         <Icon name="chevron" size={14} />
-        <span className="pl-tool-name">{texts.plan}</span>
+        <span className="pl-thread-name">{texts.plan}</span>
         <span className="pl-summary">{active?.title ?? ""}</span>
         <span className="pl-state">{texts.planProgress(tasksDone(tasks), tasks.length)}</span>
       </summary>

@@ -5,7 +5,7 @@ import { useRowState, useShared } from "../shared/context.js";
 import { usePlan } from "../shared/hooks.js";
 import { Tasks, tasksDone } from "./plan.js";
 
-/** The current plan, its revisions, and a link from each step to the entry where it started. */
+/** The current plan, its revisions, and a link from each task to the entry where it started. */
 export function PlanPanel() {
   const { client, store, texts, scrollTo } = useShared();
   const plan = usePlan(store);
@@ -113,7 +113,7 @@ export function diffPlans(before: readonly Task[], after: readonly Task[]): Plan
     old.delete(t.id);
   }
   for (const t of old.values()) out.push({ kind: "removed", id: t.id, title: t.title, status: t.status });
-  // The steps of both revisions whose order changed.
+  // The tasks of both revisions whose order changed.
   const stayed = before.filter((t) => after.some((x) => x.id === t.id)).map((t) => t.id);
   const now = after.filter((t) => stayed.includes(t.id));
   now.forEach((t, i) => {

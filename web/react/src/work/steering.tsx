@@ -99,7 +99,7 @@ export function SteeringMenu({ work: w, steering }: { work: Workstream; steering
   const { texts, mode } = useShared();
   const box = useRef<HTMLDetailsElement>(null);
   if (mode !== "interactive") return null;
-  if (w.ended_at) return <span className="pl-menu-space" />; // all lanes have the same width because they share an axis
+  if (w.ended_at) return <span className="pl-menu-space" />; // the states of all lanes end at the same edge
   const verbs: Verb[] = ["message", "add_instruction", "add_constraint", "set_priority", w.paused ? "resume_requested" : "pause_requested", ...(w.state === "canceling" ? [] : (["terminate"] as const))];
   const pick = (v: Verb) => {
     if (box.current) box.current.open = false;

@@ -5,6 +5,7 @@ import { workstreamColour, useRowState, useShared } from "../shared/context.js";
 import { useDrawn, useWorkstreams } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { SteeringMenu, useSteering } from "./steering.js";
+import { Thread } from "./thread.js";
 import { WorkState } from "./workstream.js";
 
 /** With more lanes than this, ended workstreams are hidden. */
@@ -28,7 +29,7 @@ export function WorkPanel({ workstream, setWorkstream }: { workstream: string | 
   const active = all.filter((w) => !w.ended_at);
   const done = all.filter((w) => w.ended_at);
   const shown = all.length > many && !ended && active.length > 0 ? active : [...active, ...done];
-  const axis = axisOf(shown, store.serverNow());
+  const axis = axisOf(active, store.serverNow());
   return (
     <section className="pl-section" aria-label={texts.work}>
       <header>
@@ -82,6 +83,7 @@ function depth(all: Workstream[], w: Workstream): number {
 function Lane({ work: w, axis, chosen, choose }: { work: Workstream; axis: Axis; chosen: boolean; choose: () => void }) {
   const shared = useShared();
   const steering = useSteering(w);
+  const [beside, setBeside] = useRowState(`beside ${w.id}`, false);
   const nested = depth(shared.store.getState()?.workstreams ?? [], w);
   return (
     <li className={`pl-lane pl-lane-${workstreamColour(shared, w.id)}`} data-depth={nested || undefined}>
@@ -89,18 +91,25 @@ function Lane({ work: w, axis, chosen, choose }: { work: Workstream; axis: Axis;
         <button type="button" aria-pressed={chosen} className="pl-lane-button" title={w.task} onClick={choose}>
           <span className="pl-lane-title">{w.name || w.id}</span>
           <WorkState work={w} />
-          <Track work={w} axis={axis} />
+          {!w.ended_at && <Track work={w} axis={axis} />}
           {w.message && !w.ended_at && <span className="pl-muted pl-small">{w.message}</span>}
           {w.ended_at && (w.error || w.summary || w.reason) && <span className="pl-muted pl-small" dir="auto">{plain(w.error || w.summary || w.reason || "")}</span>}
         </button>
         <SteeringMenu work={w} steering={steering} />
       </div>
       {steering.form}
+      <details className="pl-beside" open={beside} onToggle={(e) => e.target === e.currentTarget && setBeside(e.currentTarget.open)}>
+        <summary>
+          <Icon name="chevron" size={14} />
+          {shared.texts.showTranscript}
+        </summary>
+        {beside && <Thread id={w.id} name={w.name || w.id} />}
+      </details>
     </li>
   );
 }
 
-/** From launch to deadline, filled up to now, on the axis that all lanes share. */
+/** From launch to deadline, filled up to now, on the axis that all lanes share. A finished track is full and stops at its end. */
 function Track({ work: w, axis }: { work: Workstream; axis: Axis }) {
   const { store } = useShared();
   const track = useRef<HTMLSpanElement>(null);
@@ -111,9 +120,8 @@ function Track({ work: w, axis }: { work: Workstream; axis: Axis }) {
     const to = Math.max(axis.to, w.ended_at ? 0 : now);
     const at = (t: number) => `${Math.min(100, Math.max(0, ((t - axis.from) / (to - axis.from)) * 100))}%`;
     const from = time(w.launched_at) ?? axis.from;
-    // When all workstreams have ended, the axis ends with the last of them, before the deadlines.
-    const until = w.ended_at ? Math.min(to, time(w.deadline) ?? time(w.ended_at) ?? now) : (time(w.deadline) ?? now);
-    const filled = Math.min(until, w.ended_at ? (time(w.ended_at) ?? now) : now);
+    const until = time(w.ended_at ?? w.deadline) ?? now;
+    const filled = w.ended_at ? until : Math.min(until, now);
     if (track.current) {
       track.current.style.insetInlineStart = at(from);
       track.current.style.inlineSize = `${Math.max(1, ((until - from) / (to - axis.from)) * 100)}%`;
@@ -152,13 +160,22 @@ export function treeOf(all: readonly Workstream[]): { work: Workstream; depth: n
   return out;
 }
 
+const steps = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600].map((s) => s * 1000);
+
+/** The marks of a time axis, in milliseconds from its start: at most seven, at round steps. */
+export function marksOf(span: number): number[] {
+  const hour = 3_600_000;
+  const step = steps.find((s) => span / s <= 6) ?? Math.ceil(span / 6 / hour) * hour;
+  return Array.from({ length: Math.floor(span / step) + 1 }, (_, i) => i * step);
+}
+
 /** All workstreams in the whole width, as a tree beside one time axis. */
 function Timeline({ list, workstream, setWorkstream, close }: { list: Workstream[]; workstream: string | undefined; setWorkstream: (id: string | undefined) => void; close: () => void }) {
   const { store, texts } = useShared();
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);
   const axis = axisOf(list, store.serverNow());
-  const marks = [0, 0.25, 0.5, 0.75, 1];
+  const span = axis.to - axis.from;
   return (
     <dialog ref={dialog} className="pl-timeline" aria-label={texts.timeline} onClose={close}>
       <header>
@@ -171,9 +188,9 @@ function Timeline({ list, workstream, setWorkstream, close }: { list: Workstream
         <div className="pl-timeline-row" aria-hidden="true">
           <span />
           <span className="pl-timeline-scale">
-            {marks.map((m) => (
-              <span key={m} style={{ insetInlineStart: `${m * 100}%` }}>
-                {m === 0 ? "0" : texts.took((axis.to - axis.from) * m)}
+            {marksOf(span).map((m) => (
+              <span key={m} style={{ insetInlineStart: `${(m / span) * 100}%` }}>
+                {m === 0 ? "0" : texts.took(m).replace(/ 0 \w+$/, "")}
               </span>
             ))}
           </span>

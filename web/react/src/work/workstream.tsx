@@ -1,42 +1,77 @@
-import { useRef } from "react";
+import { useRef, useSyncExternalStore } from "react";
 import type { ItemOf, Workstream } from "@parley-hq/client";
 import { clock, plain } from "../i18n/formats.js";
 import type { Texts } from "../i18n/texts.js";
 import { Markdown } from "../markdown/markdown.js";
-import { useRowState, useShared } from "../shared/context.js";
+import { workstreamColour, useShared } from "../shared/context.js";
 import { useDrawn } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
+import { Thread } from "./thread.js";
 
 const workIcons: Record<string, IconName> = { running: "ring", canceling: "stop", completed: "check", failed: "cross", timeout: "clock", canceled: "dash" };
 
-/** The entry of a workstream: its task, later its summary. */
+/** The row of a workstream: what it does and the time it has left. It opens to its transcript. */
 export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
-  const [open, setOpen] = useRowState(`work ${item.id}`, false);
+  const shared = useShared();
+  const { client, store, threads } = shared;
   const w = item.workstream;
-  const { client, store } = useShared();
-  const body = w.summary || w.error || w.reason || w.message;
+  const open = useSyncExternalStore(threads.subscribe, () => threads.has(w.id));
+  const end = w.summary || w.error || w.reason;
+  const name = w.name || w.id;
+  // The summary is often the last text of the transcript, which is shown above it.
+  const said = () => store.getOrder().some((id) => {
+    const i = store.getItem(id);
+    return i?.kind === "text" && i.workstream_id === w.id && i.text.text.trim() === end?.trim();
+  });
+  const rest = open && w.ended_at && end && !said() ? end : undefined;
   return (
-    <details className={`pl-tool pl-work-${w.state}`} open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
+    <details className={`pl-tool pl-thread pl-lane-${workstreamColour(shared, w.id)} pl-work-${w.state}`} open={open} onToggle={(e) => e.target === e.currentTarget && threads.set(w.id, e.currentTarget.open)}>
       <summary>
         <Icon name="chevron" size={14} />
-        <span className="pl-tool-name">{w.name || w.id}</span>
+        <span className="pl-thread-name">{name}</span>
         <span className="pl-summary" dir="auto">
-          {plain((w.state === "running" ? w.task : (w.summary ?? w.error ?? w.task)) ?? "")}
+          {plain((w.ended_at ? end : w.message) || w.task)}
         </span>
         <WorkState work={w} />
+        {!w.ended_at && w.deadline && <TimeBar work={w} />}
       </summary>
       {open && (
-        <div className="pl-tool-body">
-          <p dir="auto">{w.task}</p>
-          {body && <Markdown text={body} />}
-          {w.files?.map((f) => (
-            <a key={f} className="pl-chip" href={client.artifactURL(store.id, f)} download={f.split("/").pop()}>
-              <Icon name="file" size={14} /> {f}
-            </a>
-          ))}
-        </div>
+        <>
+          <div className="pl-tool-body">
+            <p className="pl-muted" dir="auto">
+              {w.task}
+            </p>
+          </div>
+          <Thread id={w.id} name={name} />
+          {w.ended_at && (rest || w.files) && (
+            <div className="pl-tool-body pl-thread-end">
+              {rest && <Markdown text={rest} />}
+              {w.files?.map((f) => (
+                <a key={f} className="pl-chip" href={client.artifactURL(store.id, f)} download={f.split("/").pop()}>
+                  <Icon name="file" size={14} /> {f}
+                </a>
+              ))}
+            </div>
+          )}
+        </>
       )}
     </details>
+  );
+}
+
+/** The used share of the time until the deadline. */
+function TimeBar({ work: w }: { work: Workstream }) {
+  const { store } = useShared();
+  const fill = useRef<HTMLSpanElement>(null);
+  useDrawn(() => {
+    const from = Date.parse(w.launched_at ?? "");
+    const all = Date.parse(w.deadline ?? "") - from;
+    if (fill.current) fill.current.style.inlineSize = `${Math.min(100, Math.max(0, ((store.serverNow() - from) / all) * 100))}%`;
+  });
+  return (
+    <span className="pl-timebar" aria-hidden="true">
+      <span ref={fill} />
+    </span>
   );
 }
 

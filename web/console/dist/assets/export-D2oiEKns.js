@@ -1,0 +1,13 @@
+async function e(e,t){let n=await e.snapshot(t,1e3),r=n.items,i=n.more;for(let n=r[0]?.seq;i&&n;){let a=await e.items(t,{before:n,limit:1e3}),o=new Set(r.map(e=>e.id));r=[...a.items.filter(e=>!o.has(e.id)),...r],i=a.more,n=a.before}return r}var t=e=>{let t=typeof e==`string`?e:JSON.stringify(e,null,2),n=Math.max(2,...[...t.matchAll(/`+/g)].map(e=>e[0].length)),r="`".repeat(n+1);return`${r}\n${t}\n${r}`},n=e=>e.title||e.heading||e.session_id,r=e=>e.actor?.name||e.actor?.id||``,i=e=>e.input?.text??e.approval?.text??e.approval?.calls.map(e=>e.tool).join(`, `)??e.permission?.scopes.join(`, `)??``;function a(e){let t=e.answer,n=e.ended_by?.name||e.ended_by?.id,r=t?.text??t?.values?.join(`, `)??t?.decisions?.map(e=>`${e.call_id}: ${e.approve?`approved`:`denied`}`).join(`, `)??t?.granted?.join(`, `)??e.status;return n?`${n}: ${r}`:r}function o(e){switch(e.kind){case`message`:{if(e.message.state===`withdrawn`)return``;let t=e.message.content?.filter(e=>e.type!==`text`).map(e=>`- ${e.name??e.path??e.type}`)??[];return[`## ${[r(e),e.at].filter(Boolean).join(` · `)}`,e.message.text,t.join(`
+`)].filter(Boolean).join(`
+
+`)}case`text`:return e.text.text;case`tool`:return[`**${e.tool.tool??``}** (${e.tool.status})`,e.tool.params===void 0?``:t(e.tool.params),e.tool.error?t(e.tool.error):e.tool.result===void 0?``:t(e.tool.result)].filter(Boolean).join(`
+
+`);case`prompt`:{let t=e.prompt;return`> ${i(t).replaceAll(`
+`,`
+> `)}\n\n${a(t)}`}case`plan`:return e.plan.tasks.map(e=>`- [${e.status===`done`?`x`:` `}] ${e.title}`).join(`
+`);case`artifact`:return[`**${e.artifact.title||e.artifact.type}**`,e.artifact.data===void 0?e.artifact.path??``:t(e.artifact.data)].filter(Boolean).join(`
+
+`);case`workstream`:return`**${e.workstream.name||e.workstream.id}** (${e.workstream.state}): ${e.workstream.summary||e.workstream.task}`;case`error`:return`**${e.error.message}**`;case`notice`:return e.notice.text?`*${e.notice.text}*`:``;default:return``}}async function s(t,r){let i=await e(t,r.session_id);return`${[`# ${n(r)}`,`${r.agent} · ${r.created_at}`,...i.map(o)].filter(Boolean).join(`
+
+`)}\n`}function c(e,t,n){let r=URL.createObjectURL(new Blob([n],{type:t})),i=document.createElement(`a`);i.href=r,i.download=e,i.click(),setTimeout(()=>URL.revokeObjectURL(r),6e4)}var l=(e,t)=>`${n(e).replace(/[^\p{L}\p{N}]+/gu,`-`).replace(/^-|-$/g,``).slice(0,60)||`conversation`}.${t}`;export{a as answerOf,c as download,l as fileName,e as itemsOf,s as markdownOf,r as nameOf,i as questionOf,n as titleOf};

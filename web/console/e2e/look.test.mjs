@@ -1,0 +1,114 @@
+// The look: actions that float, what is underlined, and what a phone shows.
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { axe, feed, inSession, post, steady, until } from "./suite.mjs";
+
+const none = { session: { agent: "none" } };
+const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
+const talk = [
+  { type: "user.message", payload: { text: "Where is it?" } },
+  { type: "agent.text", payload: { text: "In [the report](https://example.com/report).\n\nOn page two." } },
+  { type: "agent.approval_request", payload: { request_id: "ap", calls: [{ call_id: "c", tool: "deploy", params: { env: "prod" } }] } },
+];
+const opacity = (locator) => locator.evaluate((el) => Number(getComputedStyle(el).opacity));
+
+describe("look", () => {
+  test("the actions of an entry float on it: they are shown on hover and focus, take no room and cover no other entry", () =>
+    inSession(async (page, id) => {
+      await post(id, ...talk);
+      const text = feed(page).locator("article", { hasText: "On page two" });
+      const actions = text.locator(".pl-actions");
+      await page.getByRole("button", { name: "Approve once" }).waitFor();
+      await steady(page, page.locator(".pl-list"));
+      assert.equal(await opacity(actions), 0);
+      const room = await text.evaluate((el) => el.getBoundingClientRect().bottom - [...el.querySelectorAll(".pl-md > p")].at(-1).getBoundingClientRect().bottom);
+      assert.ok(room <= 16, `${room} pixels below the text`);
+      for (const row of [text, feed(page).locator("article", { hasText: "Where is it?" })]) {
+        const before = await row.boundingBox();
+        await row.hover();
+        await until(page, async () => (await opacity(row.locator(".pl-actions"))) === 1, "the actions");
+        assert.deepEqual(await row.boundingBox(), before);
+        const on = await row.locator(".pl-actions").boundingBox();
+        assert.ok(on.y >= before.y && on.y + on.height <= before.y + before.height, "the actions are inside of their row");
+      }
+      await page.mouse.move(0, 0);
+      await actions.getByRole("button", { name: "Copy" }).focus();
+      await until(page, async () => (await opacity(actions)) === 1, "the actions of the focused entry");
+      await axe(page, "actions");
+    }, none));
+
+  test("the console has its own font, which it fetches once", () =>
+    inSession(async (page) => {
+      await until(page, () => page.evaluate(() => [...document.fonts].some((f) => f.family === "Inter" && f.status === "loaded")), "the font");
+      assert.match(await page.locator(".pl-header h2").evaluate((el) => getComputedStyle(el).fontFamily), /^Inter,/);
+      assert.equal(await page.evaluate(() => performance.getEntriesByType("resource").filter((r) => r.name.includes("inter-")).length), 1);
+    }, none));
+
+  test("a question that is out of view replaces the button to the end", () =>
+    inSession(async (page, id) => {
+      await post(id, ...Array.from({ length: 12 }, (_, i) => ({ type: "agent.text", payload: { text: `Paragraph ${i}.\n\nMore of it.\n\nThe end of it.` } })), talk[2]);
+      await page.getByRole("button", { name: "Approve once" }).waitFor();
+      await steady(page, page.locator(".pl-list"));
+      assert.equal(await page.locator(".pl-waiting, .pl-new").count(), 0);
+      await feed(page).hover();
+      await until(page, async () => {
+        await page.mouse.wheel(0, -300);
+        return page.locator(".pl-waiting").isVisible();
+      }, "the question that waits");
+      assert.equal(await page.locator(".pl-new").isVisible(), false);
+      const [above, composer] = [await page.locator(".pl-waiting").boundingBox(), await page.locator(".pl-composer").boundingBox()];
+      assert.ok(above.y + above.height <= composer.y, "it is above the composer");
+      await page.locator(".pl-waiting").getByRole("button", { name: "Go" }).click();
+      await page.locator(".pl-waiting").waitFor({ state: "detached" });
+    }, none));
+
+  test("the list shows the time of each conversation; its actions replace the time", () =>
+    inSession(async (page) => {
+      const row = page.locator(".co-list li", { has: page.locator("[aria-current]") });
+      const time = row.locator("time");
+      await until(page, () => time.isVisible(), "the time");
+      assert.ok((await time.boundingBox()).width > 0);
+      await row.hover();
+      await until(page, async () => !(await time.isVisible()) && (await opacity(row.locator(".co-actions"))) === 1, "the actions");
+      await page.mouse.move(600, 400);
+      await until(page, () => time.isVisible(), "the time again");
+    }, none));
+
+  test("amber marks the question, the state and one count, and nothing else", () =>
+    inSession(async (page, id) => {
+      await post(id, ...talk);
+      await page.getByRole("button", { name: "Approve once" }).waitFor();
+      await page.locator(".co-side .co-count").waitFor();
+      const amber = await page.evaluate(() => {
+        const probe = document.body.appendChild(document.createElement("i"));
+        probe.className = "pl-root";
+        probe.style.color = "var(--pl-wait)";
+        const wanted = getComputedStyle(probe).color;
+        probe.remove();
+        return [...document.querySelectorAll("#app *")].filter((el) => el.checkVisibility() && getComputedStyle(el).color === wanted).map((el) => el.textContent);
+      });
+      assert.deepEqual(amber, [await page.locator(".co-side .co-count").innerText(), "Needs you", "", "Needs you"]);
+    }, none));
+
+  test("only links in texts are underlined, and a view has one primary button", () =>
+    inSession(async (page, id) => {
+      await post(id, ...talk);
+      await page.getByRole("button", { name: "Approve once" }).waitFor();
+      const lines = await page.evaluate(() => [...document.querySelectorAll("a, button, summary, span")].filter((el) => getComputedStyle(el).textDecorationLine.includes("underline")).map((el) => el.textContent.trim()));
+      assert.deepEqual(lines, ["the report"]);
+      const primary = await page.locator(".pl-primary:not(:disabled)").allInnerTexts();
+      assert.deepEqual(primary, ["Approve once"]);
+    }, none));
+
+  test("a phone shows the actions without hover and no event numbers; the composer has at most a fifth of the screen", () =>
+    inSession(async (page, id) => {
+      await post(id, ...talk.slice(0, 2));
+      const actions = feed(page).locator("article", { hasText: "On page two" }).locator(".pl-actions");
+      await actions.getByRole("button", { name: "Copy" }).waitFor();
+      assert.equal(await opacity(actions), 1);
+      assert.doesNotMatch(await feed(page).innerText(), /#\d/);
+      await page.getByRole("textbox", { name: "Message", exact: true }).fill("a long message\n".repeat(30));
+      const box = await page.locator(".pl-composer").boundingBox();
+      assert.ok(box.height <= 844 / 5, `${box.height} pixels`);
+    }, { ...none, context: phone }));
+});

@@ -1,0 +1,57 @@
+import { useCallback, useEffect, useState } from "react";
+import type { Session } from "@parley-hq/client";
+
+/** What this browser knows about conversations: which are pinned, and up to which event each was seen. */
+interface Stored {
+  pinned: string[];
+  seen: Record<string, number>;
+}
+
+const key = "parley.marks";
+const most = 1000; // conversations whose last seen event is kept
+
+function read(): Stored | undefined {
+  try {
+    return JSON.parse(localStorage.getItem(key) ?? "null") as Stored | undefined ?? undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export interface Marks {
+  pinned: (id: string) => boolean;
+  unread: (s: Session) => boolean;
+  togglePin: (id: string) => void;
+}
+
+/** Pinned and unread conversations. The one that is shown is read while the page is visible. */
+export function useMarks(list: readonly Session[] | undefined, current: string | undefined): Marks {
+  const [marks, set] = useState(read);
+  const change = useCallback((next: (old: Stored) => Stored) => {
+    set((old) => {
+      const now = next(old ?? { pinned: [], seen: {} });
+      try {
+        localStorage.setItem(key, JSON.stringify(now));
+      } catch {
+        // Without storage the marks are kept until the page is closed.
+      }
+      return now;
+    });
+  }, []);
+  useEffect(() => {
+    if (!list) return;
+    // At the first visit all conversations count as read.
+    if (!marks) return change((old) => ({ ...old, seen: Object.fromEntries(list.map((s) => [s.session_id, s.last])) }));
+    const shown = list.find((s) => s.session_id === current);
+    if (!shown || document.visibilityState !== "visible" || marks.seen[shown.session_id] === shown.last) return;
+    change((old) => {
+      const { [shown.session_id]: _, ...others } = old.seen;
+      return { ...old, seen: Object.fromEntries([...Object.entries(others), [shown.session_id, shown.last] as const].slice(-most)) };
+    });
+  }, [list, current, marks, change]);
+  return {
+    pinned: (id) => marks?.pinned.includes(id) ?? false,
+    unread: (s) => marks !== undefined && s.session_id !== current && s.last > (marks.seen[s.session_id] ?? 0),
+    togglePin: useCallback((id) => change((old) => ({ ...old, pinned: old.pinned.includes(id) ? old.pinned.filter((p) => p !== id) : [...old.pinned, id] })), [change]),
+  };
+}
