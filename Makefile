@@ -4,10 +4,12 @@
 # make quick  checks the Go packages that differ from the last commit, in seconds
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
 # make dialect-test drives the server with the unmodified npm clients of the dialects, and the example page of CopilotKit in a browser
+# make s3-test runs three nodes with a real S3 service, which it installs
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the systems named in docs/benchmarks.md; make bench-test checks the cost beside a bare server
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
+# make chaos-cluster kills, stops, pauses and cuts off the nodes of a cluster under load, for a minute
 # make chaos-log kills, pauses and cuts off the nodes of a cluster's log for a minute; CHAOS="-for 3h" for longer
 # make release builds binaries for Linux and macOS, their checksums and the list of their modules, in bin/release
 # make vuln   looks for known vulnerabilities in what is linked, where the database can be reached
@@ -17,7 +19,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build release run run-cluster test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test python-test wheel bench bench-test chaos chaos-log fuzz clean
+.PHONY: all build release run run-cluster test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test s3-test python-test wheel bench bench-test chaos chaos-cluster chaos-log fuzz clean
 
 all: build
 
@@ -49,7 +51,7 @@ run-cluster: build
 	  $(CLUSTER) --data parley-cluster/n$$i --addr 127.0.0.1:800$$i --cluster-listen 127.0.0.1:700$$i --nats 127.0.0.1:422$$i & \
 	done; wait
 
-test: fmt vet lint tidy vuln race web-test web-e2e dialect-test python-test wheel
+test: fmt vet lint tidy vuln race web-test web-e2e dialect-test s3-test python-test wheel
 
 check: test
 
@@ -86,8 +88,10 @@ vuln:
 	  echo "vuln: not checked, the vulnerability database could not be reached"; \
 	else bin/govulncheck ./...; fi
 
+# The tests of clusters come last and one package at a time: they wait for elections, which take longer beside a compiler.
 race:
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v -e /e2e$$ -e /internal/bus$$ -e /internal/cluster)
+	$(GO) test -race -timeout 20m -p 1 ./e2e ./internal/bus ./internal/cluster/...
 
 # npm writes this file when it is done; node_modules is as old as it.
 WEB = web/node_modules/.package-lock.json
@@ -111,6 +115,17 @@ web-e2e: web build
 dialect-test: build
 	@for p in web/dialects/*/package.json examples/copilotkit-page/package.json; do d=$$(dirname $$p); echo "$$d"; \
 	  (cd $$d && npm ci --no-audit --no-fund && PARLEY_BIN=$(CURDIR)/bin/parley npm test) || exit 1; done
+
+# A real S3 service. It is no tool of go.mod, so that a build needs none of its modules.
+S3_SERVER = github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+bin/versitygw: Makefile
+	GOBIN=$(CURDIR)/bin CGO_ENABLED=0 $(GO) install $(S3_SERVER)
+	@touch $@
+
+s3-test: bin/versitygw
+	$(GO) vet -tags s3 ./e2e
+	PARLEY_S3_SERVER=$(CURDIR)/bin/versitygw $(GO) test -count=1 -tags s3 -run RealBucket ./e2e
 
 # The Python SDK is tested and built in an environment of its own.
 PYTHON ?= python3
@@ -136,11 +151,14 @@ bench: build
 
 # Without the race detector, which would measure itself.
 bench-test:
-	cd bench && $(GO) vet . && $(GO) test -count=1 .
+	cd bench && $(GO) vet ./... && $(GO) test -count=1 ./...
 
 # CHAOS takes options: make chaos CHAOS="-for 3h -seed 7"
 chaos: build
 	CGO_ENABLED=0 $(GO) run ./chaos -parley $(CURDIR)/bin/parley $(CHAOS)
+
+chaos-cluster: build
+	CGO_ENABLED=0 $(GO) run ./chaos -parley $(CURDIR)/bin/parley -cluster $(CHAOS)
 
 chaos-log:
 	CGO_ENABLED=0 $(GO) run ./chaos/natslog $(CHAOS)

@@ -27,11 +27,13 @@ type rule struct {
 var rules = []rule{
 	{folder: "."},
 	{folder: "chat"},
-	{folder: "internal/sealed"}, // small files with a checksum
+	{folder: "internal/core", own: []string{"chat"}}, // what the parts of the server exchange
+	{folder: "internal/sealed"},                      // small files with a checksum
 
 	{folder: "internal/sse"},
 	{folder: "internal/text"},
-	{folder: "internal/aguiwire"},
+	{folder: "internal/aguiwire", own: []string{"chat"}},
+	{folder: "internal/jsonpatch", own: []string{"chat"}, libs: []string{"github.com/evanphx/json-patch"}},
 	{folder: "internal/attachment", own: []string{"chat"}},
 	{folder: "internal/edge", own: []string{"chat", "internal/wire", "internal/text"}},
 	{folder: "internal/wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
@@ -49,40 +51,44 @@ var rules = []rule{
 
 	{folder: "internal/audit", own: []string{"chat"}},
 
-	{folder: "internal/journal", own: []string{"chat", "internal/fields", "internal/journal/pebblelog", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/journal", own: []string{"chat", "internal/core", "internal/fields", "internal/journal/pebblelog", "internal/sealed"}, libs: []string{"github.com/cockroachdb/pebble"}},
 	{folder: "internal/journal/pebblelog"}, // reads the log format of one version of Pebble
-	{folder: "internal/artifact", own: []string{"chat", "internal/sealed"}},
+	{folder: "internal/artifact", own: []string{"chat", "internal/core", "internal/sealed"}},
+	{folder: "internal/artifact/s3", own: []string{"chat", "internal/artifact"}, libs: []string{"github.com/aws/aws-sdk-go-v2/aws"}},
+	{folder: "internal/artifact/s3/s3test"}, // a service that fails on request, for tests
 
-	{folder: "internal/hub", own: []string{"chat"}},
-	{folder: "internal/session", own: []string{"chat", "internal/attachment", "internal/workstream"}, libs: []string{"github.com/oklog/ulid"}},
+	{folder: "internal/hub", own: []string{"chat", "internal/core"}},
+	{folder: "internal/session", own: []string{"chat", "internal/core", "internal/attachment", "internal/workstream"}, libs: []string{"github.com/oklog/ulid"}},
 	{folder: "agent", own: []string{"chat"}},
-	{folder: "internal/agentpool", own: []string{"chat", "agent"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
+	{folder: "internal/agentpool", own: []string{"chat", "internal/core", "agent"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
-	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/aguiwire", "internal/llm/openai", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket", "github.com/evanphx/json-patch"}},
+	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/aguiwire", "internal/jsonpatch", "internal/llm/openai", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 
 	{folder: "internal/agents/replay", own: []string{"chat", "agent", "client"}},
 	{folder: "internal/agentconfig", own: []string{"chat", "agent", "internal/agents/demo", "internal/agents/model", "internal/agents/remote", "internal/agents/tool", "internal/config"}},
-	{folder: "internal/agentfleet", own: []string{"agent", "internal/agents/demo", "internal/config"}},
+	{folder: "internal/agentfleet", own: []string{"agent", "chat", "internal/agents/demo", "internal/config"}},
 
 	{folder: "internal/record", own: []string{"chat"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
 	{folder: "internal/cluster", own: []string{"internal/fields"}},
-	{folder: "internal/cluster/clustertest", own: []string{"internal/cluster"}}, // a log, for tests
+	{folder: "internal/cluster/clustertest", own: []string{"internal/cluster"}}, // a log and a network, for tests
+	{folder: "internal/cluster/datafolder", own: []string{"internal/sealed"}},
 	{folder: "internal/cluster/natslog", own: []string{"internal/cluster"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "internal/cluster/node", own: []string{"chat", "internal/cluster", "internal/artifact", "internal/fields", "internal/cluster/natslog", "internal/hub", "internal/journal", "internal/session"}, libs: []string{"github.com/nats-io/nats.go"}},
-	{folder: "internal/turnlog", own: []string{"chat"}},
-	{folder: "internal/pages", own: []string{"chat", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
-	{folder: "internal/dialect/*", own: []string{"chat", "internal/attachment", "internal/edge", "internal/pages", "internal/turnlog", "internal/wire"}},
+	{folder: "internal/cluster/node", own: []string{"chat", "internal/core", "internal/cluster", "internal/artifact", "internal/fields", "internal/cluster/natslog", "internal/hub", "internal/journal", "internal/session"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/turnlog", own: []string{"chat", "internal/core"}},
+	{folder: "internal/pages", own: []string{"chat", "internal/core", "internal/attachment", "internal/edge", "internal/turnlog", "internal/wire"}},
+	{folder: "internal/dialect/*", own: []string{"chat", "internal/core", "internal/attachment", "internal/edge", "internal/pages", "internal/turnlog", "internal/wire"}},
 	{folder: "internal/servertest", own: []string{"*"}},
-	{folder: "internal/journal/journaltest", own: []string{"chat", "internal/journal"}, libs: []string{"github.com/cockroachdb/pebble"}},
-	{folder: "internal/dialect/agui", own: []string{"chat", "internal/aguiwire", "internal/attachment", "internal/edge", "internal/pages", "internal/turnlog", "internal/wire"}},
-	{folder: "internal/dialect/letta", own: []string{"chat", "internal/attachment", "internal/edge", "internal/record", "internal/turnlog", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
-	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/llm"}},
-	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},
-	{folder: "internal/dialect/vertesia/files", own: []string{"chat", "internal/edge", "internal/wire"}},
-	{folder: "internal/dialect/x1", own: []string{"chat", "internal/bus", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
+	{folder: "internal/journal/journaltest", own: []string{"chat", "internal/core", "internal/journal"}, libs: []string{"github.com/cockroachdb/pebble"}},
+	{folder: "internal/dialect/agui", own: []string{"chat", "internal/core", "internal/aguiwire", "internal/attachment", "internal/edge", "internal/jsonpatch", "internal/pages", "internal/turnlog", "internal/wire", "internal/dialect/agui/tanstack"}},
+	{folder: "internal/dialect/agui/tanstack", own: []string{"internal/aguiwire"}},
+	{folder: "internal/dialect/letta", own: []string{"chat", "internal/core", "internal/attachment", "internal/edge", "internal/record", "internal/turnlog", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
+	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/core", "internal/llm"}},
+	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/core", "internal/edge", "internal/wire", "internal/dialect/vertesia/files"}},
+	{folder: "internal/dialect/vertesia/files", own: []string{"chat", "internal/core", "internal/edge", "internal/wire"}},
+	{folder: "internal/dialect/x1", own: []string{"chat", "internal/core", "internal/bus", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
 
 	{folder: "internal/server", own: []string{"internal/edge", "internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
 	{folder: "internal/proxy", own: []string{"chat"}},
@@ -96,6 +102,7 @@ var rules = []rule{
 	// Who serves a domain needs the helper and what it serves.
 	{folder: "internal/natsprovider", own: []string{"chat", "internal/edge"}, libs: []string{"github.com/nats-io/nats.go"}},
 	{folder: "internal/natsprovider/*", own: []string{"chat", "internal/natsprovider"}},
+	{folder: "internal/natsprovider/orchestration", own: []string{"chat", "internal/core", "internal/natsprovider"}},
 	{folder: "internal/natsprovider/index", own: []string{"chat", "internal/natsprovider", "internal/record"}},
 
 	// What users would write.
@@ -112,18 +119,20 @@ var rules = []rule{
 	{folder: "internal/markdown"},
 	{folder: "internal/serverprocess", own: []string{"internal/freeport"}},
 	{folder: "internal/sbom"},
+	{folder: "internal/sleep"},
 	{folder: "internal/modeltest"},
-	{folder: "internal/transcript", libs: []string{"golang.org/x/tools"}}, // for tests
+	{folder: "internal/transcript", own: []string{"internal/servertest"}, libs: []string{"golang.org/x/tools"}}, // for tests
 
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
-	{folder: "chaos", own: []string{"chat", "client", "agent", "internal/freeport", "internal/serverprocess"}}, // a user of the server, like examples
-	{folder: "chaos/natslog", own: []string{"internal/bus", "internal/cluster", "internal/cluster/natslog", "internal/freeport"}},
+	{folder: "chaos", own: []string{"chat", "client", "agent", "chaos/links", "internal/cluster", "internal/freeport", "internal/serverprocess"}}, // a user of the server, like examples
+	{folder: "chaos/natslog", own: []string{"chaos/links", "internal/bus", "internal/cluster", "internal/cluster/natslog", "internal/freeport"}},
+	{folder: "chaos/links", own: []string{}},
 }
 
 // everywhere may be imported in every folder.
-var everywhere = []string{"internal/freshstack", "internal/json", "internal/keylock", "internal/text"}
+var everywhere = []string{"internal/freshstack", "internal/json", "internal/keylock", "internal/sleep", "internal/text"}
 
 // stdJSON lists the folders that may import encoding/json. All other code reads and writes JSON with internal/json,
 // because encoding/json takes names of another case for a field's and names Go types in its errors. The rest are tools

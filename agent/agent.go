@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // An Agent answers turns. The package documentation lists the calls it may make and how a turn may end.
@@ -17,6 +19,7 @@ import (
 //	Health() error                                      // why the agent cannot be used at the moment
 //	Tools(ctx context.Context) ([]ToolInfo, bool)       // the tools it can use; false if it does not list them
 //	Servers(ctx context.Context) []ToolServer           // the MCP servers it uses
+//	Commands() []chat.AgentCommand                      // the commands it understands
 type Agent interface {
 	Answer(ctx context.Context, turn *Turn) error
 }
@@ -40,16 +43,17 @@ func Run(ctx context.Context, a Agent, turn *Turn, log *slog.Logger) (err error)
 
 // Info describes an agent in lists.
 type Info struct {
-	Name        string   `json:"name"`
-	Kind        string   `json:"kind"` // builtin, worker, …
-	Description string   `json:"description,omitempty"`
-	Starters    []string `json:"starters,omitempty"` // suggested first messages
-	Models      []string `json:"models,omitempty"`   // that a session may select, the agent's own first
-	Default     bool     `json:"default,omitempty"`  // answers sessions that name no agent
-	Healthy     bool     `json:"healthy"`
-	Problem     string   `json:"problem,omitempty"` // why it is not healthy
-	Workers     int      `json:"workers,omitempty"` // connected workers
-	Running     int      `json:"running"`           // running turns
+	Name        string              `json:"name"`
+	Kind        string              `json:"kind"` // builtin, worker, …
+	Description string              `json:"description,omitempty"`
+	Starters    []string            `json:"starters,omitempty"` // suggested first messages
+	Commands    []chat.AgentCommand `json:"commands,omitempty"`
+	Models      []string            `json:"models,omitempty"`  // that a session may select, the agent's own first
+	Default     bool                `json:"default,omitempty"` // answers sessions that name no agent
+	Healthy     bool                `json:"healthy"`
+	Problem     string              `json:"problem,omitempty"` // why it is not healthy
+	Workers     int                 `json:"workers,omitempty"` // connected workers
+	Running     int                 `json:"running"`           // running turns
 }
 
 // ToolInfo describes a tool that an agent can use.

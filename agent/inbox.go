@@ -89,7 +89,7 @@ func (in *Inbox) SetPaused(paused bool) {
 	in.wake()
 }
 
-// Steer applies a directive to the workstream of the turn: pause and resume change whether it is paused.
+// Steer applies a steering command to the workstream of the turn: pause and resume change whether it is paused.
 func (in *Inbox) Steer(command string) {
 	switch command {
 	case chat.SteerPause:

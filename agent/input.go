@@ -20,7 +20,7 @@ func (t *Turn) NewMessages(ctx context.Context) ([]chat.UserMessage, error) {
 	return messages, err
 }
 
-// NewEvents takes all events that arrived during the turn: user messages under the policy steer, directives and follow-ups to its
+// NewEvents takes all events that arrived during the turn: user messages under the policy steer, steering commands and messages to its
 // workstream, and the results of the workstreams it launched. An agent calls either NewEvents or NewMessages, between its steps.
 // In a new attempt it returns at the same steps what it returned before.
 func (t *Turn) NewEvents(ctx context.Context) ([]chat.Event, error) {

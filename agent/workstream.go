@@ -31,7 +31,7 @@ func (t *Turn) Message(ctx context.Context, workstream, text string) (chat.Works
 	return t.direct(ctx, t.transport.MessageWorkstream, workstream, chat.Steering{Text: text})
 }
 
-// Steer sends a directive to a workstream: one of the chat.Steer… commands.
+// Steer sends a steering command to a workstream: one of the chat.Steer… constants.
 func (t *Turn) Steer(ctx context.Context, workstream, command, text string) (chat.WorkstreamStatus, error) {
 	return t.direct(ctx, t.transport.SteerWorkstream, workstream, chat.Steering{Command: command, Text: text})
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Writer streams one block. Written text is shown at once as previews; Close stores it. A new attempt writes the same text
@@ -141,11 +142,11 @@ func (w *Writer) room(piece string) int {
 	if w.text.Len()+len(piece) <= most && w.json+6*len(piece) <= mostJSON {
 		return len(piece)
 	}
-	bytes, json := w.text.Len(), w.json
+	bytes, jsonBytes := w.text.Len(), w.json
 	for i, c := range piece {
 		size := utf8.RuneLen(c)
-		bytes, json = bytes+size, json+chat.JSONLen(piece[i:i+size])
-		if bytes > most || json > mostJSON {
+		bytes, jsonBytes = bytes+size, jsonBytes+json.StringLen(piece[i:i+size])
+		if bytes > most || jsonBytes > mostJSON {
 			return i
 		}
 	}
@@ -159,7 +160,7 @@ func (w *Writer) show(ctx context.Context, piece string) error {
 	}
 	from := w.text.Len()
 	w.text.WriteString(piece)
-	w.json += chat.JSONLen(piece)
+	w.json += json.StringLen(piece)
 	if w.done {
 		return nil
 	}

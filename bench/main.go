@@ -56,6 +56,9 @@ var rows = []row{
 	{16, "readers of other dialects", dialectRuns},
 	{17, "open a long session", openLong},
 	{18, "start with a million sessions", startFull},
+	{19, "append in a cluster", appendInCluster},
+	{20, "read in a cluster", readInCluster},
+	{21, "an idle node", idleInCluster},
 }
 
 // scale has the rows whose size matters, with other sizes.
@@ -68,6 +71,14 @@ var scale = []row{
 func main() {
 	if len(os.Args) == 3 && os.Args[1] == centrifugeFlag {
 		fail(serveCentrifuge(os.Args[2]))
+		return
+	}
+	if len(os.Args) == 5 && os.Args[1] == nodeFlag {
+		fail(serveNode(os.Args[2], os.Args[3], os.Args[4]))
+		return
+	}
+	if len(os.Args) == 5 && os.Args[1] == replicaFlag {
+		fail(serveReplica(os.Args[2], os.Args[3], os.Args[4]))
 		return
 	}
 	if serve, ok := map[string]func(dir, addr string) error{bareFlag: serveBare, pebbleFlag: servePebble, natsFlag: serveNATS}[os.Args[min(1, len(os.Args)-1)]]; ok && len(os.Args) == 4 {

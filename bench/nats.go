@@ -2,11 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -20,19 +24,24 @@ import (
 const natsFlag = "-serve-nats"
 
 // serveNATS is a NATS server that answers a message of a stream after fsync.
-func serveNATS(dir, addr string) error {
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return err
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return err
-	}
-	s, err := natsserver.NewServer(&natsserver.Options{
-		Host: host, Port: number, JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true,
+func serveNATS(dir, addr string) error { return runNATS(dir, addr, nil) }
+
+// runNATS runs a server until the process is told to end. change changes its settings.
+func runNATS(dir, addr string, change func(o *natsserver.Options) error) error {
+	o := &natsserver.Options{
+		JetStream: true, StoreDir: dir, SyncAlways: true, NoSigs: true,
 		PingInterval: time.Hour, // the readers of a benchmark do not answer
-	})
+	}
+	var err error
+	if o.Host, o.Port, err = hostPort(addr); err != nil {
+		return err
+	}
+	if change != nil {
+		if err := change(o); err != nil {
+			return err
+		}
+	}
+	s, err := natsserver.NewServer(o)
 	if err != nil {
 		return err
 	}
@@ -42,6 +51,71 @@ func serveNATS(dir, addr string) error {
 	s.Shutdown()
 	s.WaitForShutdown()
 	return nil
+}
+
+func hostPort(addr string) (string, int, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, err
+	}
+	n, err := strconv.Atoi(port)
+	return host, n, err
+}
+
+// replicaFlag is the argument that makes this program one of three NATS servers.
+const replicaFlag = "-serve-nats-replica"
+
+// serveReplica is a server of a cluster. The first of routes is its own address for the others.
+func serveReplica(dir, routes, addr string) error {
+	return runNATS(dir, addr, func(o *natsserver.Options) (err error) {
+		all := strings.Split(routes, ",")
+		o.ServerName = strings.ReplaceAll(all[0], ":", "-")
+		o.Cluster.Name = "bench"
+		o.Cluster.Host, o.Cluster.Port, err = hostPort(all[0])
+		o.Routes = natsserver.RoutesFromStr("nats://" + strings.Join(all[1:], ",nats://"))
+		return err
+	})
+}
+
+// startReplicas starts three NATS servers and makes a stream that all of them store. The owner is its leader.
+func startReplicas(e *env, dir string) (c *cell, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	routes, err := addresses(3)
+	if err != nil {
+		return nil, err
+	}
+	c = &cell{}
+	defer func() {
+		if err != nil {
+			c.stop()
+		}
+	}()
+	for i := range routes {
+		peers := append(routes[i:i+1:i+1], slices.Delete(slices.Clone(routes), i, i+1)...)
+		p, err := startWire(e, coreNATS{}, self, func(addr string) []string {
+			return []string{replicaFlag, filepath.Join(dir, fmt.Sprint("n", i)), strings.Join(peers, ","), addr}
+		})
+		if err != nil {
+			return nil, err
+		}
+		c.nodes = append(c.nodes, p)
+	}
+	leader, err := makeStream(e, "nats://"+c.nodes[0].target.Host, len(routes))
+	if err != nil {
+		return nil, err
+	}
+	for i, p := range c.nodes {
+		if strings.ReplaceAll(routes[i], ":", "-") == leader {
+			c.owner = p
+		}
+	}
+	if c.owner == nil {
+		return nil, fmt.Errorf("the stream has no leader: %q", leader)
+	}
+	return c, nil
 }
 
 // startNATS starts the server and makes one stream for the messages of all sessions.
@@ -54,25 +128,38 @@ func startNATS(e *env, dir string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := makeStream(e, "nats://"+p.target.Host); err != nil {
+	if _, err := makeStream(e, "nats://"+p.target.Host, 1); err != nil {
 		p.stop()
 		return nil, err
 	}
 	return p, nil
 }
 
-func makeStream(e *env, url string) error {
+// makeStream makes the stream and returns its leader. Servers that have just started need some seconds to elect one.
+func makeStream(e *env, url string, replicas int) (leader string, err error) {
 	c, err := natsgo.Connect(url)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer c.Close()
 	js, err := jetstream.New(c)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = js.CreateStream(e.ctx, jetstream.StreamConfig{Name: "bench", Subjects: []string{"log.>"}})
-	return err
+	for end := time.Now().Add(time.Minute); ; {
+		ctx, cancel := context.WithTimeout(e.ctx, 5*time.Second)
+		s, err := js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "bench", Subjects: []string{"log.>"}, Replicas: replicas})
+		cancel()
+		switch {
+		case err == nil && replicas == 1:
+			return "", nil
+		case err == nil && s.CachedInfo().Cluster.Leader != "":
+			return s.CachedInfo().Cluster.Leader, nil
+		case time.Now().After(end) || e.ctx.Err() != nil:
+			return "", fmt.Errorf("the stream cannot be made: %w", err)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
 }
 
 // coreNATS sends messages that are not stored. A session is a subject.

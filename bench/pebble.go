@@ -29,16 +29,16 @@ func pebbleKey(writer int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{'E'}, uint64(writer)), seq)
 }
 
-// pairs returns steps that store what an append stores: an event of size bytes and the session's head.
-func (b pebbleDB) pairs(n, size int) []func() error {
+// pairs returns steps that store what an append stores: the event, the session's head, and a difference to the counter of bytes.
+func (b pebbleDB) pairs(n int, event []byte) []func() error {
 	steps := make([]func() error, n)
-	event, head := []byte(strings.Repeat("v", size)), make([]byte, 32)
+	head, bytes := make([]byte, 40), binary.BigEndian.AppendUint64(nil, uint64(len(event)))
 	for w := range steps {
 		var seq uint64
 		steps[w] = func() error {
 			seq++
 			batch := b.NewBatch()
-			err := errors.Join(batch.Set(pebbleKey(w, seq), event, nil), batch.Set(pebbleKey(w, 1<<64-1), head, nil))
+			err := errors.Join(batch.Set(pebbleKey(w, seq), event, nil), batch.Set(pebbleKey(w, 1<<64-1), head, nil), batch.Merge([]byte("bytes"), bytes, nil))
 			return errors.Join(err, batch.Commit(pebble.Sync), batch.Close())
 		}
 	}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -35,29 +33,16 @@ func appendWith(e *env, writers int) (r *result, err error) {
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	sessions := session.New(j, hub.New(j, hub.Options{}), session.Options{DefaultAgent: "demo"})
-	steps := make([]func() error, writers)
-	var size int // of a stored event
-	for w := range steps {
-		sess, _, err := sessions.Create(e.ctx, user, chat.NewSession{Agent: chat.NoAgent})
-		if err != nil {
-			return nil, err
-		}
-		say := func() ([]chat.Event, error) {
-			return sessions.Append(context.Background(), user, sess.ID, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: strings.Repeat("lorem ipsum ", 25)[:289]})})
-		}
-		steps[w] = func() error { _, err := say(); return err }
-		events, err := say()
-		if err != nil {
-			return nil, err
-		}
-		size = len(events[0].Fact().JSON)
+	steps, event, err := sayings(e, sessions, writers)
+	if err != nil {
+		return nil, err
 	}
 	db, err := openPebble(filepath.Join(dir, "pebble"))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	pairs := db.pairs(writers, size)
+	pairs := db.pairs(writers, event)
 	sides := []*side{
 		{name: "Parley", ours: true, run: func(i int) (trial, error) {
 			end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // settle is the time for requests and turns to finish after the last start.
@@ -43,7 +45,7 @@ func (c *campaign) kills(ctx context.Context) error {
 	}
 	middle := time.Now().Add(c.kill / 2)
 	for copied := false; ends.Err() == nil; {
-		pause(ends, time.Duration(50+c.random.IntN(1500))*time.Millisecond)
+		sleep.For(ends, time.Duration(50+c.random.IntN(1500))*time.Millisecond)
 		if !copied && time.Now().After(middle) {
 			copied = true
 			c.counts.stops++
@@ -61,7 +63,7 @@ func (c *campaign) kills(ctx context.Context) error {
 			if s, err = c.launch(at); err != nil {
 				return err
 			}
-			pause(ctx, time.Duration(c.random.IntN(300))*time.Millisecond)
+			sleep.For(ctx, time.Duration(c.random.IntN(300))*time.Millisecond)
 			c.counts.kills++
 			s.Kill()
 		}

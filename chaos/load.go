@@ -14,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // load is the work that goes on while the server is killed, and what the server acknowledged.
@@ -105,7 +106,7 @@ func (l *load) write(ctx, ends context.Context, id chat.SessionID, writer int) {
 			return
 		}
 		l.acknowledge(id, key, events[0])
-		pause(ends, 2*time.Millisecond)
+		sleep.For(ends, 2*time.Millisecond)
 	}
 }
 
@@ -225,7 +226,7 @@ func (l *load) upload(ctx, ends context.Context, id chat.SessionID) {
 		l.files[id][path] = content
 		l.acks++
 		l.mu.Unlock()
-		pause(ends, 5*time.Millisecond)
+		sleep.For(ends, 5*time.Millisecond)
 	}
 }
 
@@ -264,7 +265,7 @@ func (l *load) erase(ctx, ends context.Context) {
 		l.erased = append(l.erased, text)
 		l.acks++
 		l.mu.Unlock()
-		pause(ends, 20*time.Millisecond)
+		sleep.For(ends, 20*time.Millisecond)
 	}
 }
 
@@ -276,7 +277,7 @@ func again(ctx context.Context, call func() error) error {
 		if err == nil || !errors.Is(err, client.ErrUnreachable) && chat.CodeOf(err) != chat.Unavailable {
 			return err
 		}
-		pause(ctx, 50*time.Millisecond)
+		sleep.For(ctx, 50*time.Millisecond)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -288,11 +289,4 @@ func secret() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // does not fail
 	return "secret-" + hex.EncodeToString(b[:])
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -9,6 +9,13 @@
 //	left           erased texts that are still found in the data folder
 //	silent         damaged files after which data was missing without a report
 //
+// With -cluster it kills, stops, pauses and cuts off the nodes of a cluster in turns, while clients write and
+// read through all of them. Then lost includes copies of the nodes that differ, left searches the folders of all
+// nodes, and for each kind of fault it prints:
+//
+//	pause          the longest time without an acknowledgement of a partition through the nodes that it did not touch
+//	back           from its end until all nodes acknowledge in all partitions
+//
 // It ends with exit code 1 when one of the last five is not zero. The same seed
 // gives the same choices, but not the same interleaving.
 package main
@@ -61,6 +68,7 @@ func (c *counts) bad() int { return c.lost + c.doubled + c.stuck + c.left + c.si
 func main() {
 	c := &campaign{}
 	span := flag.Duration("for", time.Minute, "length of the whole run: two thirds kills, one third damage")
+	nodes := flag.Bool("cluster", false, "disturb a cluster of three nodes instead of one server: kill, pause, stop and cut off its nodes")
 	keep := flag.Bool("keep", false, "keep the folder of the run")
 	flag.StringVar(&c.binary, "parley", "bin/parley", "the parley binary")
 	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
@@ -69,7 +77,7 @@ func main() {
 	c.random = rand.New(rand.NewPCG(c.seed, 1))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	err := c.run(ctx)
+	err := c.run(ctx, *nodes, *span)
 	if !*keep {
 		err = errors.Join(err, os.RemoveAll(c.dir))
 	}
@@ -82,7 +90,7 @@ func main() {
 	}
 }
 
-func (c *campaign) run(ctx context.Context) (err error) {
+func (c *campaign) run(ctx context.Context, nodes bool, span time.Duration) (err error) {
 	if c.binary, err = filepath.Abs(c.binary); err != nil {
 		return err
 	}
@@ -90,6 +98,9 @@ func (c *campaign) run(ctx context.Context) (err error) {
 		return err
 	}
 	c.data = filepath.Join(c.dir, "data")
+	if nodes {
+		return c.cluster(ctx, span)
+	}
 	if err := c.kills(ctx); err != nil {
 		return err
 	}

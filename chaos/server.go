@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/client"
@@ -44,7 +45,8 @@ func (c *campaign) start(ctx context.Context, at location) (*serverprocess.Proce
 	return s, err
 }
 
-// connect returns a client that repeats requests that are safe to repeat until the server answers.
-func connect(url string) (*client.Client, error) {
-	return client.New(client.Options{URL: url, Retries: 1000, Backoff: client.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}})
+// connect returns a client that repeats requests that are safe to repeat until a server answers. It goes on with the next of
+// several servers when one cannot be reached.
+func connect(urls ...string) (*client.Client, error) {
+	return client.New(client.Options{URL: strings.Join(urls, ","), Retries: 1000, Backoff: client.Backoff{Min: 20 * time.Millisecond, Max: 200 * time.Millisecond}})
 }

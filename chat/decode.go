@@ -13,7 +13,7 @@ func plain[B any](p json.RawMessage) (b B, err error) {
 
 // object reads p; a missing or null payload is an empty object.
 func object(p json.RawMessage, into any) error {
-	p = trim(p)
+	p = json.SkipSpace(p)
 	if len(p) == 0 || string(p) == "null" {
 		return nil
 	}

@@ -185,7 +185,7 @@ func (d *Draft) Digest() uint64 {
 	h.Write([]byte{0})
 	h.Write([]byte(d.Workstream))
 	h.Write([]byte{0})
-	h.Write(appendCanonical(nil, d.Payload))
+	h.Write(json.AppendCanonical(nil, d.Payload))
 	var sum [32]byte
 	d.sent = binary.BigEndian.Uint64(h.Sum(sum[:0]))
 	return d.sent
@@ -235,7 +235,7 @@ func encodePayload(body Body) (json.RawMessage, error) {
 	case Unknown:
 		return compact(b.Payload)
 	case UserMessage:
-		if b.UserID == "" && b.Content == nil && b.Context == nil && isPlain(b.Text) {
+		if b.UserID == "" && b.Content == nil && b.Context == nil && json.IsPlain(b.Text) {
 			out := append(make([]byte, 0, len(b.Text)+11), `{"text":"`...)
 			return append(append(out, b.Text...), `"}`...), nil
 		}

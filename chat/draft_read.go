@@ -1,37 +1,35 @@
 package chat
 
-import (
-	"github.com/parley-hq/parley/internal/json"
-)
+import "github.com/parley-hq/parley/internal/json"
 
 // readDrafts reads drafts that are written plainly, which is the way of nearly
 // every append. ok is false when something is not as expected or a draft is
 // refused; then they must be read with the slow decoder, which also makes the error text.
 func readDrafts(b []byte) (drafts []Draft, ok bool) {
-	f := Fields{Rest: b}
-	if !f.skip('[') {
+	f := json.Fields{Rest: b}
+	if !f.Skip('[') {
 		drafts = make([]Draft, 1)
 		return drafts, drafts[0].read(&f) && f.Done()
 	}
-	drafts = make([]Draft, 0, min(MaxDrafts, 1+len(b)/256))
+	drafts = make([]Draft, 0, min(MaxDrafts, max(1, len(b)/256)))
 	for len(drafts) < MaxDrafts {
 		drafts = append(drafts, Draft{})
 		if !drafts[len(drafts)-1].read(&f) {
 			return nil, false
 		}
-		if f.skip(']') {
+		if f.Skip(']') {
 			return drafts, f.Done()
 		}
-		if !f.skip(',') {
+		if !f.Skip(',') {
 			return nil, false
 		}
-		f = Fields{Rest: f.Rest}
+		f = json.Fields{Rest: f.Rest}
 	}
 	return nil, false
 }
 
 // read reads one draft up to its end and settles it.
-func (d *Draft) read(f *Fields) bool {
+func (d *Draft) read(f *json.Fields) bool {
 	for f.Next() {
 		switch string(f.Key) {
 		case "type":
@@ -55,7 +53,7 @@ func (d *Draft) read(f *Fields) bool {
 			f.Stop() // it may be one of the above in other letters
 		}
 	}
-	if !f.ended || f.bad || d.Normalize() != nil {
+	if !f.Ended() || d.Normalize() != nil {
 		return false
 	}
 	// Decoding a known kind has shown that the payload is valid.

@@ -147,7 +147,7 @@ func TestDeepNestingIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		p  string
 		ok bool
-	}{{nest(MaxDepth), true}, {nest(MaxDepth + 1), false}, {wide, true}} {
+	}{{nest(maxDepth), true}, {nest(maxDepth + 1), false}, {wide, true}} {
 		d := Draft{Type: "odd.thing", Payload: json.RawMessage(c.p)}
 		if err := d.Normalize(); (err == nil) != c.ok {
 			t.Errorf("%.20s…: %v", c.p, err)
@@ -236,5 +236,28 @@ func TestADraftMayNameTheLastEvent(t *testing.T) {
 	}
 	if _, err := ParseDrafts([]byte(strings.Replace(text, "7", "-7", 1))); CodeOf(err) != Invalid {
 		t.Errorf("a negative sequence: %v", err)
+	}
+}
+
+func TestDigestIgnoresTheSpelling(t *testing.T) {
+	digest := func(text string) uint64 {
+		t.Helper()
+		drafts, err := ParseDrafts([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return drafts[0].Digest()
+	}
+	one := digest(`{"type":"user.message","payload":{"text":"a < b","content":[{"type":"text","text":"é"}]}}`)
+	for _, text := range []string{
+		`{"payload":{"content":[{"text":"\u00e9","type":"text"}],"text":"a \u003c b"},"type":"user.message"}`,
+		"{\"type\":\"user.message\",\n\"payload\":{ \"text\" : \"a < b\", \"content\":[ {\"type\":\"text\",\"text\":\"é\"} ] } }",
+	} {
+		if digest(text) != one {
+			t.Errorf("%s has another digest", text)
+		}
+	}
+	if digest(`{"type":"user.message","payload":{"text":"a < c","content":[{"type":"text","text":"é"}]}}`) == one {
+		t.Error("another text has the same digest")
 	}
 }

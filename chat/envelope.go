@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -83,9 +82,9 @@ func (e *Event) AppendJSON(b []byte) []byte {
 	b = appendField(b, "workstream_id", e.Workstream)
 	if e.Actor != (Actor{}) {
 		b = append(b, `,"actor":{"kind":`...)
-		b = AppendString(b, string(e.Actor.Kind))
+		b = json.AppendString(b, string(e.Actor.Kind))
 		b = append(b, `,"id":`...)
-		b = AppendString(b, e.Actor.ID)
+		b = json.AppendString(b, e.Actor.ID)
 		b = appendField(b, "name", e.Actor.Name)
 		b = appendField(b, "email", e.Actor.Email)
 		if e.Actor.Info != "" {
@@ -131,37 +130,7 @@ func appendField(b []byte, key, value string) []byte {
 	b = append(b, ',', '"')
 	b = append(b, key...)
 	b = append(b, '"', ':')
-	return AppendString(b, value)
-}
-
-// AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
-func AppendString(b []byte, s string) []byte {
-	if isPlain(s) {
-		return append(append(append(b, '"'), s...), '"')
-	}
-	text, _ := json.Marshal(s) // does not fail for a string
-	return append(b, text...)
-}
-
-// isPlain reports whether s is ASCII and needs no escapes in JSON. Every text
-// that is stored passes here, so it looks at eight bytes at a time.
-func isPlain(s string) bool {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	none := func(x uint64) uint64 { return (x - ones) & ^x & tops } // not 0 when a byte of x is 0
-	for len(s) >= 8 {
-		x := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 | uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
-		control := (x - 0x20*ones) & ^x & tops
-		if x&tops|control|none(x^'"'*ones)|none(x^'\\'*ones) != 0 {
-			return false
-		}
-		s = s[8:]
-	}
-	for i := range len(s) {
-		if c := s[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
+	return json.AppendString(b, value)
 }
 
 // ParseEvent reads an envelope. The event keeps parts of b.

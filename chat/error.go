@@ -54,6 +54,11 @@ const (
 	// OwnerChanged: another node of the cluster has taken the session over; nothing was
 	// written.
 	OwnerChanged Reason = "owner_changed"
+	// OutcomeUnknown: the node that was asked ended meanwhile; it may have stored the
+	// request or not.
+	OutcomeUnknown Reason = "outcome_unknown"
+	// AttemptOver: the turn is in a newer attempt. Details: turn_id, attempt.
+	AttemptOver Reason = "attempt_over"
 	// EpochSuperseded: a sidecar with a higher epoch writes to the session. Details:
 	// epoch, the higher one.
 	EpochSuperseded Reason = "epoch_superseded"

@@ -21,7 +21,7 @@ type Event struct {
 	Via        string // the dialect it came by; "" is the native one, or the server itself
 	Prev       Hash   // over the stored bytes of the event before it
 	Payload    json.RawMessage
-	Body       Body // Payload, understood
+	Body       Body // Payload, decoded
 }
 
 // Body is what an event says: one of the kinds in the kind_*.go files, or
@@ -83,7 +83,7 @@ func Kinds() map[string]Body {
 }
 
 // DecodeBody reads the payload of a type. Unknown types give Unknown; unknown
-// fields are ignored; both spellings that x1 has are understood.
+// fields are ignored; both names that x1 has for a field are read, such as tool and tool_name.
 func DecodeBody(typ string, payload json.RawMessage) (Body, error) {
 	decode, ok := decoders[typ]
 	if !ok {

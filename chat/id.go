@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"strings"
@@ -58,25 +57,6 @@ func wordOf(s string, most int, extra string) bool {
 
 // Number is a session's short name inside the store: 52 bits.
 type Number uint64
-
-// NumberBits is how many bits of a Number are used.
-const NumberBits = 52
-
-// NumberFor proposes the number of a session; try is 0, and counts up while the
-// number is taken by another session.
-func NumberFor(id SessionID, try int) Number {
-	h := sha256.New()
-	h.Write([]byte(id))
-	if try > 0 {
-		h.Write([]byte{0, byte(try)})
-	}
-	var sum [32]byte
-	n := Number(binary.BigEndian.Uint64(h.Sum(sum[:0])) >> (64 - NumberBits))
-	if n == 0 {
-		n = 1
-	}
-	return n
-}
 
 // ID is a global 128-bit name of an event: it holds the session's number, the
 // sequence and a check, in the shape of a version 4 UUID. So it can be resolved

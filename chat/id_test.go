@@ -14,7 +14,7 @@ var uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9
 
 func TestIDsRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		n := Number(rapid.Uint64Range(1, 1<<NumberBits-1).Draw(rt, "number"))
+		n := Number(rapid.Uint64Range(1, 1<<52-1).Draw(rt, "number"))
 		seq := Seq(rapid.Uint64Range(1, uint64(MaxSeq)).Draw(rt, "seq"))
 		id := MakeID(n, seq)
 		if !uuid4.MatchString(id.UUID()) {
@@ -64,20 +64,6 @@ func TestInvalidIDsAreRefused(t *testing.T) {
 		if n, seq, ok := id.Parts(); ok && n != 0 {
 			t.Errorf("%s names event %d of %d", s, seq, n)
 		}
-	}
-}
-
-func TestNumberFollowsFromTheSessionID(t *testing.T) {
-	seen := map[Number]bool{}
-	for try := range 20 {
-		n := NumberFor("s-1", try)
-		if n == 0 || n>>NumberBits != 0 || seen[n] {
-			t.Errorf("try %d gives %d", try, n)
-		}
-		seen[n] = true
-	}
-	if !seen[NumberFor("s-1", 0)] || seen[NumberFor("s-2", 0)] {
-		t.Error("the number does not follow from the id")
 	}
 }
 
@@ -142,10 +128,7 @@ func TestCursorAdvances(t *testing.T) {
 	}
 }
 
-func TestPositionsRiseStrictly(t *testing.T) {
-	if After(100, 50) != 100+AtStep || After(100, 500) != 500 || After(100, 101) != 100+AtStep {
-		t.Error("positions do not rise")
-	}
+func TestTimesRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		at := At(rapid.Int64Range(-1<<45, 1<<53).Draw(rt, "at"))
 		var back At

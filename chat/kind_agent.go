@@ -232,7 +232,7 @@ func needsPath(p string) error {
 
 // readAgentText is quick with a text that has no escapes.
 func readAgentText(p json.RawMessage) (b AgentText, err error) {
-	f := Fields{Rest: p}
+	f := json.Fields{Rest: p}
 	for f.Next() {
 		switch string(f.Key) {
 		case "block":
@@ -281,11 +281,11 @@ func init() {
 			return b, err
 		}
 		b = in.AgentToolError
-		b.Error = textOf(in.Error)
+		b.Error = json.Text(in.Error)
 		var old oldTool
 		if (b.Tool == "" || b.CallID == "" || b.Error == "") && lax(p, &old) {
 			b.Tool, b.CallID = cmp.Or(b.Tool, old.ToolName), cmp.Or(b.CallID, old.ToolUseID)
-			b.Error = cmp.Or(b.Error, textOf(old.Content))
+			b.Error = cmp.Or(b.Error, json.Text(old.Content))
 		}
 		return b, nil
 	})
@@ -326,16 +326,4 @@ type oldTool struct {
 	ToolUseID string          `json:"tool_use_id"`
 	Input     json.RawMessage `json:"input"`
 	Content   json.RawMessage `json:"content"`
-}
-
-// textOf is a JSON value as text: a string's content, anything else as it is.
-func textOf(v json.RawMessage) string {
-	var s string
-	if len(v) == 0 || string(v) == "null" {
-		return ""
-	}
-	if json.Unmarshal(v, &s) == nil {
-		return s
-	}
-	return string(v)
 }

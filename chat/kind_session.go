@@ -27,6 +27,7 @@ type SessionUpdated struct {
 	Policy   *Policy         `json:"policy,omitempty"`
 	Settings *Settings       `json:"settings,omitempty"` // replaces all of them
 	Members  *[]Member       `json:"members,omitempty"`
+	Archived *bool           `json:"archived,omitempty"`
 	Summary  *string         `json:"summary,omitempty"`
 	Compact  bool            `json:"compact,omitempty"`   // a model agent summarises the conversation before its next request
 	ServedBy *string         `json:"served_by,omitempty"` // the agent whose sidecar answers

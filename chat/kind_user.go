@@ -130,7 +130,7 @@ func (b UserApprovalResponse) check() error   { return needsRequest(b.RequestID)
 
 // readUserMessage is quick with what most messages are: a text.
 func readUserMessage(p json.RawMessage) (b UserMessage, err error) {
-	f := Fields{Rest: p}
+	f := json.Fields{Rest: p}
 	for f.Next() {
 		switch string(f.Key) {
 		case "text":

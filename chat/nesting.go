@@ -2,14 +2,14 @@ package chat
 
 import "bytes"
 
-// MaxDepth is how deep the values of a payload may be nested. Readers in other
+// maxDepth is how deep the values of a payload may be nested. Readers in other
 // languages give up sooner than ours; what is stored must be readable by all.
-const MaxDepth = 512
+const maxDepth = 512
 
 // checkDepth expects valid JSON.
 func checkDepth(p []byte) error {
 	// Counting is cheap, and hardly any payload has so many brackets.
-	if bytes.Count(p, []byte{'{'})+bytes.Count(p, []byte{'['}) <= MaxDepth {
+	if bytes.Count(p, []byte{'{'})+bytes.Count(p, []byte{'['}) <= maxDepth {
 		return nil
 	}
 	depth, quoted := 0, false
@@ -21,8 +21,8 @@ func checkDepth(p []byte) error {
 			quoted = !quoted
 		case quoted:
 		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return Errorf(Invalid, "the payload is nested more than %d deep", MaxDepth)
+			if depth++; depth > maxDepth {
+				return Errorf(Invalid, "the payload is nested more than %d deep", maxDepth)
 			}
 		case c == '}' || c == ']':
 			depth--

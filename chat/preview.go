@@ -3,6 +3,8 @@ package chat
 import (
 	"strconv"
 	"unicode/utf8"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // BlockKind says what a block holds.
@@ -26,15 +28,8 @@ type Preview struct {
 	Workstream string    `json:"workstream_id,omitempty"`
 	Turn       TurnID    `json:"turn_id,omitempty"`
 	Attempt    int       `json:"-"`
+	AtEnd      bool      `json:"-"` // Offset is where the block ends now; set by dialects whose clients send no offsets
 	At         At        `json:"-"`
-}
-
-// SessionPieces are the pieces of one session in a call that handles those of several.
-type SessionPieces struct {
-	Session SessionID
-	Named   bool // Session is a name that a client uses, which may be an alias; the call sets the id
-	Pieces  []Preview
-	Err     error // set by the call: why the pieces were refused, all of them
 }
 
 // MaxBlock is the size at which a block must be closed and continued in a new one.
@@ -86,7 +81,7 @@ func (p *Preview) AppendJSON(b []byte) []byte {
 	b = append(b, `,"end":`...)
 	b = strconv.AppendInt(b, int64(p.End), 10)
 	b = append(b, `,"text":`...)
-	b = AppendString(b, p.Text)
+	b = json.AppendString(b, p.Text)
 	b = append(b, `,"kind":"`...)
 	b = append(b, p.Kind...)
 	b = append(b, '"')

@@ -50,6 +50,9 @@ func (e *entry) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, e.event)
 }
 
+// scriptNumber is the number of session s-1.
+const scriptNumber Number = 1873845828311235
+
 // newScript begins a session with the demo agent.
 func newScript(t tb) *script {
 	s := &script{t: t, id: "s-1", turns: map[string]TurnID{}, at: 1_767_323_045_000_000}
@@ -62,7 +65,7 @@ func (s *script) append(e Event) Seq {
 	s.seq++
 	s.at += 1_000_003
 	e.Session, e.Seq, e.At = s.id, s.seq, s.at
-	e.ID = EventID(MakeID(NumberFor(s.id, 0), s.seq).Text(EventPrefix))
+	e.ID = EventID(MakeID(scriptNumber, s.seq).Text(EventPrefix))
 	if e.Payload == nil {
 		d := Draft{Body: e.Body}
 		if err := d.Normalize(); err != nil {
@@ -91,7 +94,7 @@ func (s *script) ask(by Actor, text string) Seq {
 // turn starts the answer to a trigger on a line.
 func (s *script) turn(line string, trigger Seq) TurnID {
 	s.t.Helper()
-	id := TurnID(MakeID(NumberFor(s.id, 0), s.seq+1).Text(TurnPrefix))
+	id := TurnID(MakeID(scriptNumber, s.seq+1).Text(TurnPrefix))
 	s.turns[line] = id
 	s.append(Event{Actor: System, Turn: id, Workstream: line, Body: TurnStarted{TurnID: id, Trigger: trigger, Agent: "demo"}})
 	return id

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"io"
 	"slices"
 
 	"github.com/parley-hq/parley/internal/json"
@@ -28,10 +27,12 @@ type Session struct {
 	Agent       string          `json:"agent"`
 	Agents      []string        `json:"agents,omitempty"` // others, that answer in its workstreams
 	Title       string          `json:"title,omitempty"`
+	Heading     string          `json:"heading,omitempty"` // made from the first message when there is no title, without what may be secret
 	Metadata    json.RawMessage `json:"metadata,omitempty"`
 	Summary     string          `json:"summary,omitempty"`
 	Policy      Policy          `json:"policy"`
 	Settings    Settings        `json:"settings,omitzero"`
+	Archived    bool            `json:"archived,omitempty"` // people have put it away; it works as before
 	Status      Status          `json:"status"`
 	Error       string          `json:"error,omitempty"` // why it failed
 	OpenPrompts int             `json:"open_prompts"`
@@ -43,6 +44,10 @@ type Session struct {
 	CreatedAt   At              `json:"created_at"`
 	UpdatedAt   At              `json:"updated_at"` // the last event's
 	Last        Seq             `json:"last"`       // the last event's
+
+	// Partition of the cluster that the session is in. It follows from the id and is not
+	// stored; nil on a single server.
+	Partition *int `json:"partition,omitempty"`
 }
 
 // RoleOf returns what the actor may do in the session, "" for nothing.
@@ -56,18 +61,6 @@ func (s *Session) RoleOf(a Actor) Role {
 		}
 	}
 	return ""
-}
-
-// Filter narrows a list of sessions. The zero value lists all a caller may see.
-type Filter struct {
-	Workspace string
-	Actor     *Actor // only sessions this actor owns or is a member of; nil means all
-	Agent     string
-	Status    Status
-	Query     string // words that must occur in title, summary or id, in any case
-	System    bool   // also the server's own sessions
-	Limit     int
-	Cursor    string // opaque, from the page before
 }
 
 // SessionPage is a part of a list, the most recently active first.
@@ -95,15 +88,9 @@ type Receipt struct {
 	Bytes     int64     `json:"bytes"`
 	ErasedAt  At        `json:"erased_at"`
 	Note      string    `json:"note"` // what the erasure does not cover
-}
 
-// Erasure is the intention to erase a session. It is stored before anything is
-// removed and deleted when nothing of the session is left.
-type Erasure struct {
-	Number    Number  `json:"number"`
-	Workspace string  `json:"workspace"`
-	Owner     Actor   `json:"owner"`
-	Receipt   Receipt `json:"receipt"` // given to the caller once the erasure is complete
+	Nodes   []string `json:"nodes,omitempty"`         // of a cluster: those that have removed the session
+	Pending []string `json:"nodes_pending,omitempty"` // those that did not answer; they remove it when they are back, before they serve it
 }
 
 // NewSession is what a session begins with.
@@ -141,39 +128,6 @@ type FileName struct {
 	IfAbsent bool `json:"if_absent,omitempty"` // refuse with a conflict when the path is there already
 }
 
-// FileWrite says how a file is stored.
-type FileWrite struct {
-	Max      int64 // most bytes to take; 0 means the store's limit, and never more than that
-	IfAbsent bool  // refuse with a conflict when the path is there already
-
-	// Commit stores the event of the change; nil means that there is none. It is
-	// called when the file is stored. If it fails, the path gets its old content
-	// back. Commits of one path are called one after the other.
-	Commit func(FileInfo) error
-	After  Seq // the last event of the session; Commit stores its event after it
-}
-
-// FileChange is a change of a file, or of all files of a session, that was
-// interrupted: the log may have its event or not.
-type FileChange struct {
-	Session SessionID `json:"session"`
-	Path    string    `json:"path,omitempty"` // "" means all files of a session that is a copy and may not have been created
-	After   Seq       `json:"after,omitempty"`
-	Old     *FileInfo `json:"old,omitempty"` // nil when there was none
-	New     *FileInfo `json:"new,omitempty"` // nil when it was removed
-}
-
-// FilePut is a file that is put into a session, see FileUploaded.
-type FilePut struct {
-	Path       string
-	MediaType  string
-	Body       io.Reader
-	Max        int64
-	IfAbsent   bool
-	Workstream string
-	Via        string
-}
-
 // RoleIn returns what the caller may do in a session, "" for nothing. The server's
 // own sessions can only be looked at, and only by administrators of all workspaces.
 func (c Caller) RoleIn(s *Session) Role {
@@ -192,7 +146,7 @@ func (c Caller) RoleIn(s *Session) Role {
 	if r := s.RoleOf(c.Actor); r != "" {
 		return r
 	}
-	// An agent works in the sessions that name it, and who may serve it does, too.
+	// The worker of an agent may write to the sessions that name the agent.
 	if c.MayServe(s.Agent) || slices.ContainsFunc(s.Agents, c.MayServe) {
 		return Answerer
 	}

@@ -184,7 +184,7 @@ func (s *State) Busy() bool {
 // Apply folds one event into the state. Events come in order. It reports
 // whether the session's record changed beyond its last event.
 func (s *State) Apply(e *Event) (changed bool) {
-	was := s.Session.Status
+	was, headed := s.Session.Status, false
 	s.Last, s.LastAt = e.Seq, e.At
 	if e.Turn != "" && e.Actor.Kind == Agent {
 		if t, _ := s.TurnOf(e.Turn); t != nil {
@@ -207,6 +207,7 @@ func (s *State) Apply(e *Event) (changed bool) {
 		if e.Workstream == "" {
 			s.Ended = nil
 		}
+		headed = s.head(b)
 		s.addMessage(e)
 	case UserMessageWithdrawn:
 		for _, l := range s.Lines {
@@ -215,96 +216,28 @@ func (s *State) Apply(e *Event) (changed bool) {
 				l.Turn.Steered = without(l.Turn.Steered, b.Sequence)
 			}
 		}
-	case TurnStarted:
-		s.reopen() // by a message that waited when the session was ended
-		l := s.line(e.Workstream)
-		l.Queue = without(l.Queue, b.Trigger)
-		l.Turn = &Turn{ID: b.TurnID, Seq: e.Seq, Trigger: b.Trigger, Agent: b.Agent, Attempt: 1, StartedAt: e.At}
-		// One turn is enough for all that children have to tell.
-		l.Turn.Woken, l.Wakes = without(l.Wakes, b.Trigger), nil
-		s.clock(e.Workstream, e.At, true)
-	case TurnResumed:
-		if t, _ := s.TurnOf(b.TurnID); t != nil {
-			t.Attempt, t.Crashes = b.Attempt, b.Crashes
-		}
-	case TurnInput:
-		if t, _ := s.TurnOf(e.Turn); t != nil {
-			t.Steered = without(t.Steered, b.Sequences...)
-			t.Woken, t.Told = without(t.Woken, b.Sequences...), without(t.Told, b.Sequences...)
-		}
-	case TurnStopRequested:
-		if t, _ := s.TurnOf(b.TurnID); t != nil {
-			t.Stopping, t.StopBy, t.Ack = true, b.Deadline, b.Ack
-		}
-	case TurnCompleted:
-		l := s.line(e.Workstream)
-		if l.Turn != nil && l.Turn.ID == b.TurnID {
-			l.Queue, l.Wakes = append(l.Turn.Steered, l.Queue...), append(l.Turn.Woken, l.Wakes...)
-			l.Turn = nil
-			s.clock(e.Workstream, e.At, false)
-		}
-		if l.Next() == 0 && e.Workstream != "" {
-			delete(s.Lines, e.Workstream)
-		}
-		if e.Workstream == "" {
-			s.Ended = &TurnEnd{b.Outcome, b.Error}
-		}
-	case AgentText, AgentThinking:
-		block := FinishedBlock(e.Body)
-		if e.Turn == "" && block != "" {
-			s.closeBlock(block)
-		}
-		if t, _ := s.TurnOf(e.Turn); t != nil {
-			if block != "" {
-				t.Closed = append(t.Closed, block)
-			}
-			if e.Workstream != "" && e.Type == (AgentText{}).Type() {
-				t.Answer = e.Seq
-			}
-		}
-	case AgentToolCall:
-		if t, _ := s.TurnOf(e.Turn); t != nil {
-			t.Calls = append(t.Calls, OpenCall{b.CallID, b.Tool, e.Seq, b.Repeatable})
-		}
-	case AgentToolResult:
-		s.callEnded(e.Turn, b.CallID)
-	case AgentToolError:
-		s.callEnded(e.Turn, b.CallID)
-	case AgentPlan:
-		if e.Workstream == "" { // a child's is part of its own line
-			s.Plan = &b
-		}
-	case AgentUsage:
-		s.Usage = s.Usage.Plus(b.Usage)
-		if t, _ := s.TurnOf(e.Turn); t != nil {
-			t.Usage = t.Usage.Plus(b.Usage)
-		}
-	case AgentInputRequest, AgentApprovalRequest, AgentPermissionRequest:
-		if p, ok := AsPrompt(e); ok {
-			s.Prompts = append(s.Prompts, &p)
-		}
-	case UserApprovalResponse:
-		if e.Seq > s.Session.ForkedAt {
-			s.remember(b)
-		}
-		s.close(b.RequestID)
-	case UserPermissionResponse:
-		// What was allowed before a fork holds where it was allowed.
-		if e.Seq > s.Session.ForkedAt && (b.Duration == "session" || b.Duration == "always") {
-			s.Granted = union(s.Granted, b.Granted)
-		}
-		s.close(b.RequestID)
-	case UserInputResponse:
-		s.close(b.RequestID)
-	case PromptClosed:
-		s.close(b.RequestID)
+	case TurnStarted, TurnResumed, TurnInput, TurnStopRequested, TurnCompleted:
+		s.applyTurn(e)
+	case AgentText, AgentThinking, AgentToolCall, AgentToolResult, AgentToolError, AgentPlan, AgentUsage:
+		s.applyWork(e)
+	case AgentInputRequest, AgentApprovalRequest, AgentPermissionRequest, UserApprovalResponse, UserPermissionResponse, UserInputResponse, PromptClosed:
+		s.applyPrompt(e)
 	default:
 		if s.applyWorkstream(e) {
 			s.updateStatus()
 			return true
 		}
 	}
-	return s.updateStatus() || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
+	return s.updateStatus() || headed || s.Session.Status != was || e.Seq == 1 || e.Type == "session.updated"
+}
+
+// head gives a session without a title its heading. It reports whether it did.
+func (s *State) head(b UserMessage) bool {
+	if s.Session.Title != "" || s.Session.Heading != "" {
+		return false
+	}
+	s.Session.Heading = headingOf(b.Text)
+	return s.Session.Heading != ""
 }
 
 func (s *State) begin(e *Event, b SessionStarted) {
@@ -336,6 +269,9 @@ func (s *State) update(b SessionUpdated) {
 	}
 	if b.Members != nil {
 		s.Session.Members = *b.Members
+	}
+	if b.Archived != nil {
+		s.Session.Archived = *b.Archived
 	}
 	if b.Summary != nil {
 		s.Session.Summary = *b.Summary

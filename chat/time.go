@@ -11,13 +11,6 @@ import (
 // number to resume from can use it.
 type At int64
 
-// AtStep is the least distance between two positions of a session. A dialect
-// that makes several frames of one event uses at, at+1, … below it.
-const AtStep = 16
-
-// After returns the position for something that happens now, after last.
-func After(last, now At) At { return max(now, last+AtStep) }
-
 // AtOf is the position of a time.
 func AtOf(t time.Time) At { return At(t.UnixMicro()) }
 

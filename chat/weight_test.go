@@ -4,16 +4,17 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
-// JSONLen is compared with the output of AppendString and encoding/json.
-func TestJSONLenIsNeverTooLow(t *testing.T) {
+func TestStringLenIsNeverTooLow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.Custom(func(t *rapid.T) string {
 			return string(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
 		})).Draw(t, "text")
-		n := JSONLen(s)
-		if wrote := len(AppendString(nil, s)) - 2; wrote > n {
+		n := json.StringLen(s)
+		if wrote := len(json.AppendString(nil, s)) - 2; wrote > n {
 			t.Fatalf("%q takes %d bytes, not %d", s, wrote, n)
 		}
 		p, err := encodePayload(AgentStatus{Message: s})

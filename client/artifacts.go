@@ -36,7 +36,7 @@ func (c *Client) Upload(ctx context.Context, id chat.SessionID, path string, bod
 	var out Artifact
 	first := true
 	err := c.repeat(ctx, again, func() error {
-		if !first {
+		if !first && again { // else nothing was sent
 			if _, err := seeker.Seek(0, io.SeekStart); err != nil {
 				return chat.Errorf(chat.Invalid, "the file cannot be read a second time").Because(err)
 			}

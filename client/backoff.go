@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Backoff is the pause between attempts: it begins at Min, doubles up to Max, and is shortened at random, so that many
@@ -35,18 +36,6 @@ func (b Backoff) pause(n int) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// wait pauses, or returns the cause of ctx.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // temporary reports whether the same request may succeed later.
 func temporary(err error) bool {
 	switch chat.CodeOf(err) {
@@ -65,13 +54,17 @@ func retryAfter(err error) time.Duration {
 // repeat calls f until it succeeds, fails permanently, or the attempts are used up.
 func (c *Client) repeat(ctx context.Context, safe bool, f func() error) error {
 	for n := 1; ; n++ {
+		used := c.node.Load()
 		err := f()
-		if err == nil || ctx.Err() != nil || !safe || !temporary(err) || n > c.opt.Retries {
+		if err == nil || ctx.Err() != nil || !temporary(err) {
 			return err
 		}
-		d := max(c.opt.Backoff.pause(n), retryAfter(err))
+		d := c.pause(err, n, used)
+		if !safe && !(len(c.nodes) > 1 && neverSent(err)) || n >= max(0, c.opt.Retries)+len(c.nodes) {
+			return err
+		}
 		c.opt.Logger.DebugContext(ctx, "trying again", "attempt", n, "pause", d, "err", err)
-		if wait(ctx, d) != nil {
+		if sleep.For(ctx, d) != nil {
 			return err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -27,7 +28,7 @@ var ErrUnreachable = errors.New("the server cannot be reached")
 
 // Options configures a Client. The zero value connects to a local server.
 type Options struct {
-	URL         string        // of the server; "" means DefaultURL
+	URL         string        // of the server, or of the nodes of a cluster with commas between; "" means DefaultURL
 	Token       string        // sent as a bearer token when not empty
 	HTTP        *http.Client  // nil means a new one; it must not have a Timeout, which would cut streams
 	Logger      *slog.Logger  // nil means none
@@ -39,10 +40,10 @@ type Options struct {
 // Validate returns all problems of o.
 func (o Options) Validate() error {
 	var problems []error
-	if o.URL != "" {
-		u, err := url.Parse(o.URL)
+	for _, address := range addresses(o.URL) {
+		u, err := url.Parse(address)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			problems = append(problems, chat.Errorf(chat.Invalid, "%q is not the address of a server: use something like %s", o.URL, DefaultURL))
+			problems = append(problems, chat.Errorf(chat.Invalid, "%q is not the address of a server: use something like %s", address, DefaultURL))
 		}
 	}
 	if strings.ContainsAny(o.Token, "\r\n") {
@@ -55,7 +56,6 @@ func (o Options) Validate() error {
 }
 
 func (o Options) withDefaults() Options {
-	o.URL = strings.TrimRight(cmp.Or(o.URL, DefaultURL), "/")
 	if o.HTTP == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = 16
@@ -72,10 +72,11 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Client calls one server.
+// Client calls one server, or one of several nodes and the next one when that is down.
 type Client struct {
-	opt  Options
-	base string // with /parley/v1
+	opt   Options
+	nodes []string     // their addresses
+	node  atomic.Int64 // the number of the one in use; it grows, and wraps around
 }
 
 // New returns a client. It does not connect.
@@ -84,11 +85,11 @@ func New(opt Options) (*Client, error) {
 		return nil, err
 	}
 	opt = opt.withDefaults()
-	return &Client{opt: opt, base: opt.URL + "/parley/v1"}, nil
+	return &Client{opt: opt, nodes: addresses(opt.URL)}, nil
 }
 
-// URL is the server's address.
-func (c *Client) URL() string { return c.opt.URL }
+// URL is the address of the server, or of the node that is in use.
+func (c *Client) URL() string { return c.address(c.node.Load()) }
 
 // Close closes idle connections. Running calls are not affected.
 func (c *Client) Close() { c.opt.HTTP.CloseIdleConnections() }
@@ -96,7 +97,8 @@ func (c *Client) Close() { c.opt.HTTP.CloseIdleConnections() }
 // call is one request that is answered with JSON.
 type call struct {
 	method string
-	path   string // behind /parley/v1
+	path   string // behind /parley/v1, unless root is set
+	root   bool
 	query  url.Values
 	in     any  // encoded as JSON when not nil
 	safe   bool // may be sent again when its response was lost
@@ -118,7 +120,13 @@ func (c *Client) do(ctx context.Context, r call, out any) error {
 		}
 	}
 	return c.repeat(ctx, r.safe, func() error {
-		req, err := c.request(ctx, r.method, r.path, r.query, body)
+		ctx, cancel := c.limit(ctx, r.safe)
+		defer cancel()
+		path := apiPath + r.path
+		if r.root {
+			path = r.path
+		}
+		req, err := c.requestAt(ctx, r.method, path, r.query, body)
 		if err != nil {
 			return err
 		}
@@ -137,12 +145,17 @@ func (c *Client) do(ctx context.Context, r call, out any) error {
 	})
 }
 
+// request returns a request whose path is behind /parley/v1.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
+	return c.requestAt(ctx, method, apiPath+path, query, body)
+}
+
+func (c *Client) requestAt(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
 	var reader io.Reader
 	if body != nil {
 		reader = bytes.NewReader(body)
 	}
-	target := c.base + path
+	target := c.URL() + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()
 	}
@@ -185,7 +198,7 @@ func (c *Client) broken(ctx context.Context, err error) error {
 	if ue, ok := errors.AsType[*url.Error](err); ok {
 		err = ue.Err // the text below has the address
 	}
-	return chat.Errorf(chat.Unavailable, "cannot reach the server at %s", c.opt.URL).Because(fmt.Errorf("%w: %w", ErrUnreachable, err))
+	return chat.Errorf(chat.Unavailable, "cannot reach the server at %s", c.URL()).Because(fmt.Errorf("%w: %w", ErrUnreachable, err))
 }
 
 // drain reads the rest of a body, so that the connection can be reused.

@@ -1,7 +1,7 @@
 // Package client calls a Parley server over its native dialect.
 //
 // A Client creates sessions, appends to them, follows them live and answers prompts. Work makes the process a worker: it
-// connects, claims the turns of an agent name and has them answered by an agent.Agent.
+// connects, takes the turns of an agent name and has them answered by an agent.Agent.
 //
 // # Lost connections
 //

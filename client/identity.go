@@ -17,7 +17,5 @@ type Identity struct {
 
 // Whoami returns the identity that the server gives to the requests of this client.
 func (c *Client) Whoami(ctx context.Context) (Identity, error) {
-	root := *c
-	root.base = c.opt.URL // the route is not below /parley/v1
-	return do[Identity](ctx, &root, call{method: http.MethodGet, path: "/auth/session", safe: true})
+	return do[Identity](ctx, c, call{method: http.MethodGet, path: "/auth/session", root: true, safe: true})
 }

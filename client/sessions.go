@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -31,18 +32,32 @@ func (c *Client) Get(ctx context.Context, id chat.SessionID) (chat.Session, erro
 
 // SessionQuery narrows a list of sessions.
 type SessionQuery struct {
-	Agent  string
-	Status chat.Status
-	Query  string // words in title, summary or id
-	Limit  int    // of one page; 0 means the server's default
-	Cursor string // from the page before
+	Agent    string
+	User     string // id of a user that owns the session or is a member of it
+	Status   chat.Status
+	Archived *bool     // only archived sessions, or only others; nil means both
+	Since    time.Time // last active at this time or later; zero means no bound
+	Until    time.Time // last active before this time; zero means no bound
+	Query    string    // words in title, summary or id
+	Limit    int       // of one page; 0 means the server's default
+	Cursor   string    // from the page before
 }
 
 // List returns one page of sessions, the most recently active first.
 func (c *Client) List(ctx context.Context, q SessionQuery) (chat.SessionPage, error) {
 	v := url.Values{}
 	set(v, "agent", q.Agent)
+	set(v, "user", q.User)
 	set(v, "status", string(q.Status))
+	if q.Archived != nil {
+		v.Set("archived", strconv.FormatBool(*q.Archived))
+	}
+	if !q.Since.IsZero() {
+		v.Set("since", q.Since.Format(time.RFC3339Nano))
+	}
+	if !q.Until.IsZero() {
+		v.Set("until", q.Until.Format(time.RFC3339Nano))
+	}
 	set(v, "q", q.Query)
 	set(v, "cursor", q.Cursor)
 	if q.Limit > 0 {
@@ -91,15 +106,16 @@ func (c *Client) Delete(ctx context.Context, id chat.SessionID) (chat.Receipt, e
 
 // Agent is an agent of the server.
 type Agent struct {
-	Name        string   `json:"name"`
-	Kind        string   `json:"kind"`
-	Description string   `json:"description,omitempty"`
-	Starters    []string `json:"starters,omitempty"`
-	Healthy     bool     `json:"healthy"`
-	Problem     string   `json:"problem,omitempty"` // why not, as far as it is known
-	Default     bool     `json:"default,omitempty"` // answers sessions that name no agent
-	Workers     int      `json:"workers,omitempty"`
-	Running     int      `json:"running,omitempty"`
+	Name        string              `json:"name"`
+	Kind        string              `json:"kind"`
+	Description string              `json:"description,omitempty"`
+	Starters    []string            `json:"starters,omitempty"`
+	Commands    []chat.AgentCommand `json:"commands,omitempty"`
+	Healthy     bool                `json:"healthy"`
+	Problem     string              `json:"problem,omitempty"` // why not, as far as it is known
+	Default     bool                `json:"default,omitempty"` // answers sessions that name no agent
+	Workers     int                 `json:"workers,omitempty"`
+	Running     int                 `json:"running,omitempty"`
 }
 
 // Agents lists the agents of the server.

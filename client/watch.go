@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 	"github.com/parley-hq/parley/internal/sse"
 )
 
@@ -64,8 +65,9 @@ func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions)
 		if opt.Link == nil {
 			opt.Link = func(Link) {}
 		}
-		retries := reconnects{backoff: c.opt.Backoff}
+		retries := reconnects{client: c}
 		for {
+			used := c.node.Load()
 			progress, err := c.stream(ctx, t, opt, yield)
 			if errors.Is(err, errLeft) {
 				return
@@ -74,14 +76,14 @@ func (c *Client) Watch(ctx context.Context, id chat.SessionID, opt WatchOptions)
 				yield(Frame{}, context.Cause(ctx))
 				return
 			}
-			d, again := retries.after(err, progress)
+			d, again := retries.after(err, progress, used)
 			if !again {
 				yield(Frame{}, err)
 				return
 			}
 			c.opt.Logger.DebugContext(ctx, "the stream broke and is resumed", "session", id, "cursor", t.at.String(), "pause", d, "err", err)
 			opt.Link(Link{Err: err, Retry: d})
-			if err := wait(ctx, d); err != nil {
+			if err := sleep.For(ctx, d); err != nil {
 				yield(Frame{}, err)
 				return
 			}
@@ -97,13 +99,14 @@ var errCut = chat.Errorf(chat.Unavailable, "the connection was cut").Because(Err
 
 // reconnects decides whether and when to connect again.
 type reconnects struct {
-	backoff  Backoff
+	client   *Client
 	failures int // in a row without progress
 	internal int // of them, internal errors of the server
 }
 
-// after returns the pause before the next attempt; again is false if the error is permanent.
-func (f *reconnects) after(err error, progress bool) (d time.Duration, again bool) {
+// after returns the pause before the next attempt, which may be to another node than the one that was used; again is false if
+// the error is permanent.
+func (f *reconnects) after(err error, progress bool, used int64) (d time.Duration, again bool) {
 	if progress {
 		f.failures, f.internal = 0, 0
 	}
@@ -118,7 +121,11 @@ func (f *reconnects) after(err error, progress bool) (d time.Duration, again boo
 	default:
 		return 0, false
 	}
-	return max(f.backoff.pause(f.failures), retryAfter(err)), true
+	d = f.client.pause(err, f.failures, used)
+	if progress {
+		d = max(d, f.client.opt.Backoff.pause(1)) // connections that end soon do not follow one another at once
+	}
+	return d, true
 }
 
 // stream reads one connection until it ends. progress reports whether it brought anything but a hello.
@@ -144,7 +151,7 @@ func (c *Client) stream(ctx context.Context, t *readState, opt WatchOptions, yie
 	}
 	defer res.Body.Close()
 	if mediaType(res.Header) != "text/event-stream" {
-		return false, chat.Errorf(chat.Invalid, "%s does not answer with a stream; is it a Parley server?", c.opt.URL)
+		return false, chat.Errorf(chat.Invalid, "%s does not answer with a stream; is it a Parley server?", c.URL())
 	}
 	opt.Link(Link{Up: true})
 	frames := sse.NewReader(newIdleReader(res.Body, c.opt.IdleTimeout, func() { cancel(errCut) }), maxFrame)

@@ -13,12 +13,14 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // WorkOptions configures a worker; the zero value has defaults.
 type WorkOptions struct {
-	Slots int           // turns answered at once; 0 means 4
-	Grace time.Duration // how long a turn is kept after its connection broke; 0 means 60 s
+	Slots    int                 // turns answered at once; 0 means 4
+	Grace    time.Duration       // how long a turn is kept after its connection broke; 0 means 60 s
+	Commands []chat.AgentCommand // that the agent understands; clients offer them to people
 }
 
 // Work answers turns of an agent name with an agent until ctx ends or the server refuses the worker. The agent is called
@@ -50,22 +52,23 @@ func (c *Client) Work(ctx context.Context, name string, opt WorkOptions, a agent
 	})
 	defer idle()
 
-	retries := reconnects{backoff: c.opt.Backoff}
+	retries := reconnects{client: c}
 	for {
+		used := c.node.Load()
 		progress, err := w.connect(link, ctx, turns)
 		w.offline()
 		if ctx.Err() != nil {
 			w.wg.Wait()
 			return context.Cause(ctx)
 		}
-		d, again := retries.after(err, progress)
+		d, again := retries.after(err, progress, used)
 		if !again {
 			end(err)
 			w.wg.Wait()
 			return err
 		}
 		c.opt.Logger.WarnContext(ctx, "the worker lost its connection and connects again", "agent", name, "pause", d, "err", err)
-		wait(ctx, d)
+		sleep.For(ctx, d)
 	}
 }
 
@@ -87,17 +90,18 @@ type worker struct {
 
 // workFrame is a message in either direction.
 type workFrame struct {
-	Op       string           `json:"op"`
-	ID       int64            `json:"id,omitempty"`
-	Slots    int              `json:"slots,omitempty"`
-	Turns    []chat.TurnID    `json:"turns,omitempty"`
-	TurnID   chat.TurnID      `json:"turn_id,omitempty"`
-	Events   json.RawMessage  `json:"events,omitempty"`
-	Previews []piece          `json:"previews,omitempty"`
-	Turn     *chat.Assignment `json:"turn,omitempty"`
-	Event    *chat.Event      `json:"event,omitempty"`
-	Error    json.RawMessage  `json:"error,omitempty"` // a text to the server, an object from it
-	Retry    *bool            `json:"retry,omitempty"` // of bye: the worker may connect again
+	Op       string              `json:"op"`
+	ID       int64               `json:"id,omitempty"`
+	Slots    int                 `json:"slots,omitempty"`
+	Turns    []chat.TurnID       `json:"turns,omitempty"`
+	Commands []chat.AgentCommand `json:"commands,omitempty"`
+	TurnID   chat.TurnID         `json:"turn_id,omitempty"`
+	Events   json.RawMessage     `json:"events,omitempty"`
+	Previews []piece             `json:"previews,omitempty"`
+	Turn     *chat.Assignment    `json:"turn,omitempty"`
+	Event    *chat.Event         `json:"event,omitempty"`
+	Error    json.RawMessage     `json:"error,omitempty"` // a text to the server, an object from it
+	Retry    *bool               `json:"retry,omitempty"` // of bye: the worker may connect again
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Workstream  string                   `json:"workstream_id,omitempty"`
@@ -124,7 +128,7 @@ func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err e
 	header := http.Header{}
 	w.c.authorize(header)
 	dial, cancel := context.WithTimeout(ctx, w.c.opt.IdleTimeout)
-	conn, res, err := websocket.Dial(dial, w.c.base+"/agents/"+url.PathEscape(w.name)+"/work", &websocket.DialOptions{
+	conn, res, err := websocket.Dial(dial, w.c.URL()+apiPath+"/agents/"+url.PathEscape(w.name)+"/work", &websocket.DialOptions{
 		HTTPClient: w.c.opt.HTTP, HTTPHeader: header,
 	})
 	cancel()
@@ -163,7 +167,7 @@ func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err e
 // ready announces the worker and the turns it still has.
 func (w *worker) ready(ctx context.Context, conn *websocket.Conn) error {
 	w.mu.Lock()
-	f := workFrame{Op: "ready", Slots: w.opt.Slots}
+	f := workFrame{Op: "ready", Slots: w.opt.Slots, Commands: w.opt.Commands}
 	for id := range w.turns {
 		f.Turns = append(f.Turns, id)
 	}

@@ -26,6 +26,9 @@ type workServer struct {
 	asked func(e chat.Event) *chat.Event
 	// received is called for every frame; what it returns is sent.
 	received func(f workFrame) *workFrame
+	// refuses is how often each append and each end is refused for the moment.
+	refuses int
+	refused int
 
 	box  inbox
 	mu   sync.Mutex
@@ -85,6 +88,12 @@ func (o *workServer) take(f workFrame, last bool) (replies []workFrame) {
 		if r := o.received(f); r != nil {
 			replies = append(replies, *r)
 		}
+	}
+	if f.Op == "append" || f.Op == "done" {
+		if o.refused++; o.refused <= o.refuses {
+			return append(replies, workFrame{Op: "error", ID: f.ID, Error: json.RawMessage(`{"code":"unavailable","message":"no node can write"}`)})
+		}
+		o.refused = 0
 	}
 	switch f.Op {
 	case "ready":
@@ -212,6 +221,16 @@ func TestWorkSurvivesDisconnects(t *testing.T) {
 		if shown := o.shown(last.Block); !strings.HasPrefix(last.Text, shown) {
 			t.Fatalf("cut after %d frames: showed %q", at, shown)
 		}
+	}
+}
+
+// A turn does not fail because the server could not store something for a moment.
+func TestWorkRepeatsWhatIsRefusedForTheMoment(t *testing.T) {
+	o := newWorkServer(t, "hi")
+	o.refuses, o.asked = 3, nameIt
+	end := work(t, o, answerWithEveryCall)
+	if end.Op != "done" || o.types() != "agent.status agent.tool_call agent.tool_result agent.input_request agent.text" {
+		t.Fatalf("%s with %s", end.Op, o.types())
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // lastCallTime is how long a call may take after the context of its turn has ended.
@@ -48,11 +49,25 @@ func (t *workTurn) connection(ctx context.Context) (*websocket.Conn, error) {
 	}
 }
 
-// call sends a frame and waits for the reply. If the connection breaks, it sends the frame again.
+// call sends a frame and waits for the reply. It sends the frame again if the connection breaks, and some times if the server
+// cannot store anything at the moment: nothing is stored twice.
 func (t *workTurn) call(ctx context.Context, f workFrame) (reply, error) {
 	ctx, done := t.bounded(ctx)
 	defer done()
 	f.TurnID = t.assignment.Turn
+	for n := 1; ; n++ {
+		r, err := t.exchange(ctx, f)
+		if err == nil || ctx.Err() != nil || !temporary(err) || n > t.w.c.opt.Retries {
+			return r, err
+		}
+		if sleep.For(ctx, max(t.w.c.opt.Backoff.pause(n), retryAfter(err))) != nil {
+			return r, err
+		}
+	}
+}
+
+// exchange sends a frame, again if the connection breaks, and waits for the reply.
+func (t *workTurn) exchange(ctx context.Context, f workFrame) (reply, error) {
 	for {
 		conn, err := t.connection(ctx)
 		if err != nil {

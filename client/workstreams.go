@@ -32,12 +32,12 @@ func (c *Client) Workstream(ctx context.Context, id chat.SessionID, name string)
 	return c.workstream(ctx, http.MethodGet, id, name, "", nil)
 }
 
-// MessageWorkstream hands a follow-up to a workstream.
+// MessageWorkstream sends a message to a workstream.
 func (c *Client) MessageWorkstream(ctx context.Context, id chat.SessionID, name, text string) (chat.WorkstreamStatus, error) {
 	return c.workstream(ctx, http.MethodPost, id, name, "/message", map[string]string{"message": text, "client_id": NewClientID()})
 }
 
-// SteerWorkstream hands a directive to a workstream: one of the chat.Steer…
+// SteerWorkstream sends a steering command to a workstream: one of the chat.Steer…
 // commands.
 func (c *Client) SteerWorkstream(ctx context.Context, id chat.SessionID, name, command, text string) (chat.WorkstreamStatus, error) {
 	return c.workstream(ctx, http.MethodPost, id, name, "/steer", map[string]string{"command": command, "text": text, "client_id": NewClientID()})

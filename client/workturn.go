@@ -211,12 +211,12 @@ func (t *workTurn) Launch(ctx context.Context, l chat.Launch) (chat.WorkstreamSt
 	return t.workstream(ctx, workFrame{Op: "launch_workstream", Launch: &l, ClientID: l.ClientID})
 }
 
-// MessageWorkstream sends a follow-up to a workstream.
+// MessageWorkstream sends a message to a workstream.
 func (t *workTurn) MessageWorkstream(ctx context.Context, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return t.workstream(ctx, workFrame{Op: "message_workstream", Workstream: name, Text: m.Text, ClientID: m.ClientID})
 }
 
-// SteerWorkstream sends a directive to a workstream.
+// SteerWorkstream sends a steering command to a workstream.
 func (t *workTurn) SteerWorkstream(ctx context.Context, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
 	return t.workstream(ctx, workFrame{Op: "steer_workstream", Workstream: name, Command: m.Command, Text: m.Text, ClientID: m.ClientID})
 }

@@ -56,10 +56,15 @@ func createAliceSession(p *process) {
 func TestForeignHostIsRefused(t *testing.T) {
 	p := serve(t, t.TempDir())
 	for _, host := range []string{"evil.example", "evil.example:8000", "127.0.0.1.evil.example", "169.254.169.254"} {
-		for _, path := range []string{"/", "/healthz", "/parley/v1/sessions", "/parley/v1/openapi.json", "/nothing"} {
+		for _, path := range []string{"/", "/metrics", "/parley/v1/sessions", "/parley/v1/openapi.json", "/nothing"} {
 			if code, body, _ := p.do(call{path: path, host: host}); code != http.StatusMisdirectedRequest {
 				t.Errorf("Host %s %s: %d %s", host, path, code, body)
 			}
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz"} { // probes use the address of a pod
+		if code, body, _ := p.do(call{path: path, host: "10.1.2.3:8000"}); code != 200 {
+			t.Errorf("%s: %d %s", path, code, body)
 		}
 	}
 	for _, host := range []string{"localhost", "127.0.0.1:1", "[::1]:80"} {

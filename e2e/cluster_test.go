@@ -7,9 +7,11 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // nodes are three processes of one cluster.
@@ -28,32 +31,55 @@ type nodes struct {
 	all   [3]*process
 	ids   [3]string
 	token string // "" on open servers
+	buses []string
+	args  []string    // more of all nodes
+	own   [3][]string // more of each node
 }
 
 func startNodes(t *testing.T, token string) *nodes {
 	t.Helper()
-	c := &nodes{t: t, dir: t.TempDir(), token: token}
+	return startNodesWith(t, token, []string{"off", "off", "off"})
+}
+
+// startNodesWith starts nodes with an address of NATS for each.
+func startNodesWith(t *testing.T, token string, buses []string) *nodes {
+	t.Helper()
+	c := newNodes(t, token, buses)
+	c.startAll()
+	return c
+}
+
+func (c *nodes) startAll() {
+	c.t.Helper()
+	for i := range c.all {
+		c.start(i)
+	}
+	c.ready()
+}
+
+// newNodes chooses the addresses of three nodes.
+func newNodes(t *testing.T, token string, buses []string) *nodes {
+	t.Helper()
+	c := &nodes{t: t, dir: t.TempDir(), token: token, buses: buses}
 	if err := os.WriteFile(filepath.Join(c.dir, "secret"), []byte("the secret that the nodes of this test share"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
 		c.peers, c.addrs = append(c.peers, freeport.Addr(t)), append(c.addrs, freeport.Addr(t))
 	}
-	for i := range c.all {
-		c.start(i)
-	}
-	c.ready()
 	return c
 }
 
+func (c *nodes) data(i int) string { return filepath.Join(c.dir, fmt.Sprint("n", i)) }
+
 func (c *nodes) start(i int) {
 	c.t.Helper()
-	args := []string{"--nats", "off", "--grace", "1s",
+	args := []string{"--nats", c.buses[i], "--grace", "1s",
 		"--cluster-listen", c.peers[i], "--cluster-peers", strings.Join(c.peers, ","), "--cluster-secret-file", filepath.Join(c.dir, "secret")}
 	if c.token != "" {
 		args = append(args, "--token", c.token)
 	}
-	c.all[i] = serveAt(c.t, c.addrs[i], filepath.Join(c.dir, fmt.Sprint("n", i)), args...)
+	c.all[i] = serveAt(c.t, c.addrs[i], c.data(i), slices.Concat(args, c.args, c.own[i])...)
 }
 
 // ready waits until all nodes can read and write.
@@ -61,31 +87,59 @@ func (c *nodes) ready() {
 	c.t.Helper()
 	for i, p := range c.all {
 		until(c.t, fmt.Sprintf("node %d is ready", i), func() bool {
-			code, _, head := p.do(call{method: "GET", path: "/readyz"})
+			code, _, head := p.probe()
 			c.ids[i] = head.Get("Parley-Node")
 			return code == http.StatusOK
 		})
 	}
 }
 
+// probe asks a node whether it is ready. The code is 0 if it does not answer: a node that joins its cluster closes connections.
+func (p *process) probe() (code int, body string, head http.Header) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), 15*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/readyz", nil)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, "", nil
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err != nil {
+		return 0, "", nil
+	}
+	return res.StatusCode, string(b), res.Header
+}
+
 // until waits; on an idle machine it takes some seconds at most.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !done(); pause(t.Context(), 20*time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !done(); sleep.For(t.Context(), 20*time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not within three minutes: %s", what)
 		}
 	}
 }
 
-// owner returns the number of the node that owns a session.
-func (c *nodes) owner(from int, id chat.SessionID) int {
+// status returns what a node says of the cluster.
+func (c *nodes) status(from int) (st client.Cluster) {
 	c.t.Helper()
 	code, body, _ := c.all[from].do(call{method: "GET", path: "/parley/v1/cluster", token: c.token})
-	var st client.Cluster
 	if err := json.Unmarshal([]byte(body), &st); code != http.StatusOK || err != nil {
 		c.t.Fatal(code, body, err)
 	}
+	return st
+}
+
+// owner returns the number of the node that owns a session.
+func (c *nodes) owner(from int, id chat.SessionID) int {
+	c.t.Helper()
+	st := c.status(from)
 	sum := sha256.Sum256([]byte(id))
 	for i, name := range c.ids {
 		if st.Partitions[int(sum[0])%len(st.Partitions)].Owner == name {
@@ -93,6 +147,21 @@ func (c *nodes) owner(from int, id chat.SessionID) int {
 		}
 	}
 	return -1
+}
+
+// balanced waits until every partition has its usual owner: partition 0 the node with the first address, and so on. A node that is late at the start
+// gets its partition later, and only while no turn runs in it, so a test that counts on its owners waits before its first turn.
+func (c *nodes) balanced() {
+	c.t.Helper()
+	order := slices.Sorted(slices.Values(c.peers))
+	until(c.t, "every partition has its usual owner", func() bool {
+		for i, p := range c.status(0).Partitions {
+			if p.Owner != c.ids[slices.Index(c.peers, order[i%len(order)])] {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // A client of one node writes, a reader of another node follows, and the node that owns the session is killed in the middle of

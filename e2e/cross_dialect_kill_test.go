@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // lettaReader sends a message and follows its run. When the connection is cut it resumes after the last seq_id.
@@ -54,7 +56,7 @@ func (s *sharedSession) followLetta(t *testing.T, l *lettaReader, first string) 
 			if l.once(ctx, url+path, body) {
 				return
 			}
-			pause(ctx, 20*time.Millisecond)
+			sleep.For(ctx, 20*time.Millisecond)
 		}
 	}()
 	t.Cleanup(func() {

@@ -14,7 +14,11 @@ import (
 // TestOneTurnIsReadInEveryDialectAtOnce: readers of all dialects see the same text of one turn while it is written.
 func TestOneTurnIsReadInEveryDialectAtOnce(t *testing.T) {
 	t.Parallel()
-	s := startShared(t, t.TempDir())
+	readInEveryDialect(t, startShared(t, t.TempDir()))
+}
+
+// readInEveryDialect is the scenario of TestOneTurnIsReadInEveryDialectAtOnce.
+func readInEveryDialect(t *testing.T, s *sharedSession) {
 	s.nemo = s.connectNemo(t)
 	stream, wire := s.followVertesia(t), s.followX1(t)
 	native, ctx := s.followNative(t)
@@ -95,7 +99,11 @@ var stops = map[string]func(*sharedSession){
 // protocol says it.
 func TestTurnIsStoppedFromEveryDialect(t *testing.T) {
 	t.Parallel()
-	s := startShared(t, t.TempDir())
+	stopInEveryDialect(t, startShared(t, t.TempDir()))
+}
+
+// stopInEveryDialect is the scenario of TestTurnIsStoppedFromEveryDialect.
+func stopInEveryDialect(t *testing.T, s *sharedSession) {
 	s.nemo = s.connectNemo(t)
 	stream, wire := s.followVertesia(t), s.followX1(t)
 	native, ctx := s.followNative(t)

@@ -14,7 +14,11 @@ import (
 // others once, with the same text and in the same order, under the same session id.
 func TestEveryDialectShowsTheSameMessages(t *testing.T) {
 	t.Parallel()
-	s := startShared(t, t.TempDir())
+	sendInEveryDialect(t, startShared(t, t.TempDir()))
+}
+
+// sendInEveryDialect is the scenario of TestEveryDialectShowsTheSameMessages.
+func sendInEveryDialect(t *testing.T, s *sharedSession) {
 	s.nemo = s.connectNemo(t)
 	stream, wire := s.followVertesia(t), s.followX1(t)
 	native, ctx := s.followNative(t)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // field reads a value out of JSON by a path such as messages.0.id.
@@ -86,7 +87,7 @@ func createOwned(t *testing.T, p *process) owned {
 // waitFor waits until ok returns true, and fails with the message after a minute.
 func waitFor(t testing.TB, ok func() bool, otherwise string) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); !ok(); pause(t.Context(), 10*time.Millisecond) {
+	for end := time.Now().Add(60 * time.Second); !ok(); sleep.For(t.Context(), 10*time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(otherwise)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 const (
@@ -74,7 +75,7 @@ func TestNothingIsLostWhenKilledUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked[id] = time.Now()
-		pause(ctx, time.Duration(300+random.IntN(1200))*time.Millisecond)
+		sleep.For(ctx, time.Duration(300+random.IntN(1200))*time.Millisecond)
 		p.kill()
 		p = serveAt(t, addr, data)
 	}
@@ -96,15 +97,6 @@ func TestNothingIsLostWhenKilledUnderLoad(t *testing.T) {
 	}
 	if code := p.terminate(); code != 0 {
 		t.Errorf("it ended with %d", code)
-	}
-}
-
-// pause waits for a duration or the end of the context. No result depends on the
-// duration.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 
@@ -145,7 +137,7 @@ func (l *load) write(ctx, ends context.Context, id chat.SessionID, who int) {
 		}
 		l.acked[id][key] = events[0]
 		l.mu.Unlock()
-		pause(ends, 5*time.Millisecond)
+		sleep.For(ends, 5*time.Millisecond)
 	}
 }
 

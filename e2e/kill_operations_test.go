@@ -24,6 +24,7 @@ import (
 
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // killMoments is the number of kills per operation.
@@ -65,7 +66,7 @@ func (u *killedServer) killDuring(c call, after time.Duration) int {
 		}
 		answered <- res.StatusCode
 	}()
-	pause(u.t.Context(), after)
+	sleep.For(u.t.Context(), after)
 	u.kill()
 	code := <-answered
 	u.start()
@@ -180,7 +181,7 @@ func (u *killedServer) erases(t *testing.T) {
 			if time.Since(begun) > 30*time.Second {
 				t.Fatalf("killed after %s: the erasure does not end: %d %s", after, status, body)
 			}
-			pause(t.Context(), 20*time.Millisecond)
+			sleep.For(t.Context(), 20*time.Millisecond)
 		}
 		if files := filesWith(t, u.data, mark(i)); len(files) > 0 {
 			t.Errorf("killed after %s: the text is still in %v", after, files)
@@ -309,7 +310,7 @@ func (u *killedServer) restores(t *testing.T) {
 	atEachMoment(took, func(_ int, after time.Duration) {
 		data := filepath.Join(t.TempDir(), "data")
 		p := launch(t, binary, "restore", file, "--data", data)
-		pause(t.Context(), after)
+		sleep.For(t.Context(), after)
 		p.kill()
 		if _, err := os.Stat(data); err != nil {
 			if err := os.RemoveAll(data + ".part"); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // rateLimited reports whether a reply of any dialect is a refusal of the rate limit.
@@ -35,7 +36,7 @@ func (p *process) flood(path string, n int, frame func(i int) string, match func
 	plain := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	conn, res, err := websocket.Dial(ctx, p.url+path, &websocket.DialOptions{HTTPClient: plain, HTTPHeader: http.Header{"Authorization": {"Bearer " + tokenOf("alice")}}})
 	if res != nil && res.StatusCode == http.StatusTooManyRequests { // this request counts too
-		pause(ctx, 200*time.Millisecond)
+		sleep.For(ctx, 200*time.Millisecond)
 		return p.flood(path, n, frame, match)
 	}
 	if err != nil {
@@ -91,7 +92,7 @@ func TestFramesCountTowardsRateLimit(t *testing.T) {
 	for { // this request counts too
 		code, body, _ := p.do(call{method: "POST", path: "/parley/v1/sessions/hers/credentials", token: tokenOf("alice"), body: `{}`})
 		if code == http.StatusTooManyRequests {
-			pause(t.Context(), 200*time.Millisecond)
+			sleep.For(t.Context(), 200*time.Millisecond)
 			continue
 		}
 		if err := json.Unmarshal([]byte(body), &cred); err != nil || code != 200 && code != 201 {

@@ -54,6 +54,7 @@ var public = map[string]string{
 	"GET /embed":                              "the console's page",
 	"GET /embed/{session}":                    "the console's page, the same for every name",
 	"GET /embed.js":                           "the console's program",
+	"GET /diagram":                            "the page that draws diagrams, the same for everyone",
 	"GET /assets/{file}":                      "the console's program",
 	"GET /favicon.svg":                        "the console's picture",
 	"GET /console.json":                       "what the server offers to the console",

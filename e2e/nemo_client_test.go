@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // nemoClient is a NeMo client on a WebSocket. It reconnects with the
@@ -77,7 +79,7 @@ func (n *nemoClient) run(ctx context.Context, url string, ready chan struct{}) {
 	for connection := 0; ctx.Err() == nil; {
 		conn, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{HTTPClient: client})
 		if err != nil {
-			pause(ctx, 20*time.Millisecond)
+			sleep.For(ctx, 20*time.Millisecond)
 			continue
 		}
 		conn.SetReadLimit(1 << 24)

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 var lastID atomic.Int64
@@ -272,7 +274,7 @@ func (s *sharedSession) resumePage(t *testing.T, dialect, run string) *pageStrea
 	base := "http://" + s.addr
 	go func() {
 		defer close(read)
-		for ; ctx.Err() == nil && !all.ended; pause(ctx, 20*time.Millisecond) {
+		for ; ctx.Err() == nil && !all.ended; sleep.For(ctx, 20*time.Millisecond) {
 			all.resume(ctx, base, run)
 		}
 	}()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // output collects what a process prints; it can be read while the process runs.
@@ -122,11 +123,11 @@ func (p *process) terminate() int {
 // terminateAfter sends SIGTERM after a delay.
 func (p *process) terminateAfter(d time.Duration) int {
 	p.t.Helper()
-	pause(p.t.Context(), d)
+	sleep.For(p.t.Context(), d)
 	return p.terminate()
 }
 
-var readyLine = regexp.MustCompile(`is ready at (https?://(127\.0\.0\.1:\d+))`)
+var readyLine = regexp.MustCompile(`(?:is ready|listens) at (https?://(127\.0\.0\.1:\d+))`)
 
 // serve starts a server on a free port and waits until it is ready, NATS included. It
 // ignores how full the disk is.
@@ -141,7 +142,8 @@ func serveAt(t testing.TB, addr, data string, args ...string) *process {
 	p := launch(t, binary, append(all, args...)...)
 	late := time.NewTimer(60 * time.Second)
 	defer late.Stop()
-	withNATS := slices.Contains(args, "--nats") && !slices.Contains(args, "off")
+	// The first node of a cluster cannot have NATS before the others are there.
+	withNATS := slices.Contains(args, "--nats") && !slices.Contains(args, "off") && !slices.Contains(args, "--cluster-listen")
 	for {
 		text := p.out.String()
 		if m := readyLine.FindStringSubmatch(text); m != nil && (!withNATS || strings.Contains(text, "find NATS at ")) {

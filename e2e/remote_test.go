@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // serveRemoteAgents starts a server whose agents are the demo agent of another server,
@@ -120,7 +121,7 @@ func TestTwoWorkersAnswerAllTurns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
 	for !strings.Contains(p.get("/parley/v1/agents"), `"workers":2`) {
-		if pause(ctx, 10*time.Millisecond); ctx.Err() != nil {
+		if sleep.For(ctx, 10*time.Millisecond); ctx.Err() != nil {
 			t.Fatal("the workers did not connect")
 		}
 	}

@@ -121,13 +121,14 @@ func TestUploadEndsAfterTheGraceOfTurns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Expect", "100-continue") // the body is sent when the server reads it
 	type answer struct {
 		code int
 		err  error
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, ExpectContinueTimeout: time.Minute}}
 		res, err := client.Do(req)
 		if err != nil {
 			answered <- answer{err: err}

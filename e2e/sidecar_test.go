@@ -21,6 +21,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // x1Agent starts an agent that ends with the test.
@@ -106,7 +107,7 @@ func postUntilAccepted(ctx context.Context, url, key, body string) {
 				return
 			}
 		}
-		pause(ctx, 10*time.Millisecond)
+		sleep.For(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -131,24 +132,24 @@ func TestSidecarSurvivesKills(t *testing.T) {
 			if texts%3 == 0 {
 				a.Say("agent.status", map[string]any{"message": "always the same"})
 			}
-			pause(writing, 5*time.Millisecond)
+			sleep.For(writing, 5*time.Millisecond)
 		}
 	})
 	wg.Go(func() { // its tools
 		for ; writing.Err() == nil; posts++ {
 			postUntilAccepted(ctx, "http://"+listen+"/event", fmt.Sprint("post", posts), fmt.Sprintf(`{"type":"agent.artifact","payload":{"type":"text","title":"p%d","data":"x"}}`, posts))
-			pause(writing, 20*time.Millisecond)
+			sleep.For(writing, 20*time.Millisecond)
 		}
 	})
 	wg.Go(func() { // a person
 		for ; writing.Err() == nil; words++ {
 			postUntilAccepted(ctx, "http://"+addr+"/parley/v1/sessions/job/events", "", fmt.Sprintf(`{"type":"user.message","payload":{"text":"w%d"},"client_id":"w%d"}`, words, words))
-			pause(writing, 50*time.Millisecond)
+			sleep.For(writing, 50*time.Millisecond)
 		}
 	})
 	kills := 0
 	for i := range 6 {
-		pause(t.Context(), time.Duration(100+rand.IntN(400))*time.Millisecond)
+		sleep.For(t.Context(), time.Duration(100+rand.IntN(400))*time.Millisecond)
 		if i%3 != 1 {
 			s.kill()
 			kills++
@@ -161,7 +162,7 @@ func TestSidecarSurvivesKills(t *testing.T) {
 			s = attachAt(t, listen, "job", p, a, "--replay", "100000")
 		}
 	}
-	pause(t.Context(), 200*time.Millisecond)
+	sleep.For(t.Context(), 200*time.Millisecond)
 	stopWriting()
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -176,7 +177,7 @@ func TestSidecarSurvivesKills(t *testing.T) {
 		if said && len(received) >= words && len(column(events, "x1.input.delivered", "sequence")) >= words || time.Now().After(end) {
 			break
 		}
-		pause(t.Context(), 20*time.Millisecond)
+		sleep.For(t.Context(), 20*time.Millisecond)
 	}
 	want := func(prefix string, n int) (out []string) {
 		for i := range n {

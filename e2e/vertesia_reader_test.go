@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // vertesiaMessage is one compact message of the Vertesia stream.
@@ -82,7 +84,7 @@ func (s *sharedSession) followVertesia(t *testing.T) *vertesiaReader {
 	address := "http://" + s.addr + "/api/v1/agents/" + s.id + "/stream"
 	go func() {
 		defer close(done)
-		for since := 0.0; ctx.Err() == nil; pause(ctx, 20*time.Millisecond) {
+		for since := 0.0; ctx.Err() == nil; sleep.For(ctx, 20*time.Millisecond) {
 			v.once(ctx, fmt.Sprintf("%s?since=%.3f", address, since), &since)
 		}
 	}()

@@ -22,6 +22,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // connectNATS connects to a server's NATS.
@@ -122,18 +123,18 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 							break
 						}
 					}
-					pause(ctx, 10*time.Millisecond)
+					sleep.For(ctx, 10*time.Millisecond)
 				}
-				pause(ctx, time.Millisecond)
+				sleep.For(ctx, time.Millisecond)
 			}
 		})
 	}
 	for range 5 {
-		pause(t.Context(), time.Duration(50+rand.IntN(250))*time.Millisecond)
+		sleep.For(t.Context(), time.Duration(50+rand.IntN(250))*time.Millisecond)
 		p.kill()
 		p = serveAt(t, addr, data, "--nats", bus)
 	}
-	pause(t.Context(), 100*time.Millisecond)
+	sleep.For(t.Context(), 100*time.Millisecond)
 	stop()
 	wg.Wait()
 	for i := range sessions {
@@ -148,7 +149,7 @@ func TestX1ArchiveSurvivesKills(t *testing.T) {
 			if numbers, _ = archived(t, viewer, id); len(numbers) == int(record.Last) || time.Now().After(end) {
 				break
 			}
-			pause(t.Context(), 20*time.Millisecond)
+			sleep.For(t.Context(), 20*time.Millisecond)
 		}
 		if len(numbers) != int(record.Last) {
 			t.Fatalf("%s: the archive has %d of %d events", id, len(numbers), record.Last)
@@ -186,7 +187,7 @@ func TestNATSMessageIsAnsweredNatively(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("it was not answered")
 		}
-		pause(t.Context(), 10*time.Millisecond)
+		sleep.For(t.Context(), 10*time.Millisecond)
 	}
 	if code := p.terminate(); code != 0 {
 		t.Fatalf("it ended with %d", code)

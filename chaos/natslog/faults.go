@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // fault is one that was done.
@@ -25,7 +27,7 @@ var kinds = []string{
 func (c *campaign) disturb(ctx context.Context) error {
 	end := time.Now().Add(c.span)
 	for n := 0; time.Now().Before(end) && ctx.Err() == nil; n++ {
-		pause(ctx, time.Duration(1000+c.random.IntN(2000))*time.Millisecond)
+		sleep.For(ctx, time.Duration(1000+c.random.IntN(2000))*time.Millisecond)
 		kind := kinds[n%len(kinds)]
 		victim := c.random.IntN(nodeCount)
 		if strings.HasSuffix(kind, "the leader") {
@@ -71,7 +73,7 @@ func (c *campaign) do(ctx context.Context, kind string, victim int) (touched [no
 	switch kind {
 	case "kill", "kill the leader":
 		n.kill()
-		pause(ctx, time.Duration(c.random.IntN(8000))*time.Millisecond)
+		sleep.For(ctx, time.Duration(c.random.IntN(8000))*time.Millisecond)
 		return touched, n.start()
 	case "kill all":
 		for i, n := range c.nodes {
@@ -88,30 +90,15 @@ func (c *campaign) do(ctx context.Context, kind string, victim int) (touched [no
 		if err := n.pause(true); err != nil {
 			return touched, err
 		}
-		pause(ctx, span)
+		sleep.For(ctx, span)
 		return touched, n.pause(false)
 	case "cut a pair": // both reach the third node, so a majority is connected to each
 		others = others[:1]
 		touched[victim] = false
 	}
-	hold := func(held bool) {
-		for _, o := range others {
-			if kind != "cut one way in" {
-				c.links.set(victim, o, held)
-			}
-			if kind != "cut one way out" {
-				c.links.set(o, victim, held)
-			}
-		}
-	}
-	hold(true)
-	if c.random.IntN(2) == 0 {
-		c.links.sever(func(p *pair) bool {
-			return p.from == victim && slices.Contains(others, p.to) || p.to == victim && slices.Contains(others, p.from)
-		})
-	}
-	pause(ctx, span)
-	hold(false)
+	heal := c.links.Cut(victim, others, kind != "cut one way in", kind != "cut one way out", c.random.IntN(2) == 0)
+	sleep.For(ctx, span)
+	heal()
 	return touched, nil
 }
 
@@ -138,7 +125,7 @@ func (c *campaign) waitBack(ctx context.Context, since time.Time) error {
 		if time.Now().After(end) {
 			return fmt.Errorf("the nodes do not all acknowledge %s after the end of the fault", giveUp)
 		}
-		if !pause(ctx, 20*time.Millisecond) {
+		if sleep.For(ctx, 20*time.Millisecond) != nil {
 			return ctx.Err()
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 const (
@@ -42,7 +44,7 @@ func (c *campaign) startLoad(ctx context.Context) *load {
 			l.tasks.Go(func() {
 				for ctx.Err() == nil {
 					c.read(ctx, i, p, 0)
-					pause(ctx, 100*time.Millisecond)
+					sleep.For(ctx, 100*time.Millisecond)
 				}
 			})
 		}
@@ -68,9 +70,9 @@ func (c *campaign) write(ctx context.Context, w *writer) {
 		}
 		c.record.answered(w, called, what, pos)
 		if what == acknowledged {
-			pause(ctx, c.pace)
+			sleep.For(ctx, c.pace)
 		} else {
-			pause(ctx, 50*time.Millisecond)
+			sleep.For(ctx, 50*time.Millisecond)
 		}
 	}
 }
@@ -143,7 +145,7 @@ func (c *campaign) read(ctx context.Context, node, part, upTo int) {
 
 // trim removes what all readers have read, as a cluster does.
 func (c *campaign) trim(ctx context.Context) {
-	for pause(ctx, 20*time.Second) {
+	for sleep.For(ctx, 20*time.Second) == nil {
 		for p := range c.parts {
 			to := c.record.readByAll(p) - keepEntries
 			if to <= 0 {
@@ -201,21 +203,9 @@ func (c *campaign) end(ctx context.Context, part int) (last int, err error) {
 			same = 0
 			last = max(last, now)
 		}
-		if !pause(ctx, 200*time.Millisecond) {
+		if sleep.For(ctx, 200*time.Millisecond) != nil {
 			return 0, fmt.Errorf("the nodes do not agree on the end of partition %d: %w", part, err)
 		}
 	}
 	return last, nil
-}
-
-// pause returns false if ctx ends before.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

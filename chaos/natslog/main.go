@@ -35,6 +35,8 @@ import (
 	"os"
 	"os/signal"
 	"time"
+
+	"github.com/parley-hq/parley/chaos/links"
 )
 
 const (
@@ -53,7 +55,7 @@ type campaign struct {
 	random   *rand.Rand
 
 	nodes  [nodeCount]*node
-	links  *links
+	links  *links.Links
 	record *record
 	faults []fault
 }

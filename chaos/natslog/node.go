@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/parley-hq/parley/chaos/links"
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/natslog"
@@ -54,7 +55,7 @@ func (c *campaign) startAll() (err error) {
 	for i := range listen {
 		listen[i] = addr()
 	}
-	nowhere := addr() // gossip must not lead around the proxies
+	nowhere := addr() // servers must not learn addresses that bypass the proxies
 	for i := range c.nodes {
 		name := fmt.Sprint("n", i)
 		c.nodes[i] = &node{settings: settings{
@@ -64,11 +65,11 @@ func (c *campaign) startAll() (err error) {
 	if err != nil {
 		return err
 	}
-	if c.links, err = newLinks(listen); err != nil {
+	if c.links, err = links.New(listen[:]); err != nil {
 		return err
 	}
 	for i, n := range c.nodes {
-		n.Peers = c.links.peers(i, listen[i])
+		n.Peers = c.links.Peers(i)
 		if err := n.start(); err != nil {
 			return err
 		}
@@ -83,7 +84,7 @@ func (c *campaign) stopAll() {
 		}
 	}
 	if c.links != nil {
-		c.links.close()
+		c.links.Close()
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/natslog"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // clusterID is the one in all frames.
@@ -136,7 +137,7 @@ func (c *campaign) compareCopies(ctx context.Context) error {
 				if got == want {
 					break
 				}
-				if !pause(ctx, 100*time.Millisecond) {
+				if sleep.For(ctx, 100*time.Millisecond) != nil {
 					c.record.differ("the copy of partition %d at n%d is %s, the log says %s", p, i, got, want)
 					return ctx.Err()
 				}

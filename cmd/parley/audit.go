@@ -10,6 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 	"github.com/parley-hq/parley/internal/terminal"
 )
 
@@ -69,10 +70,8 @@ func (c *AuditCmd) follow(ctx context.Context, std *stdio, cl *client.Client, q 
 		if page.More {
 			continue
 		}
-		select {
-		case <-time.After(followEvery):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep.For(ctx, followEvery); err != nil {
+			return err
 		}
 	}
 }

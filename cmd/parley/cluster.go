@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,20 +11,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
+	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/client"
-	"github.com/parley-hq/parley/internal/bus"
+	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/natslog"
 	"github.com/parley-hq/parley/internal/cluster/node"
 	"github.com/parley-hq/parley/internal/edge"
-	"github.com/parley-hq/parley/internal/json"
-	"github.com/parley-hq/parley/internal/terminal"
+	"github.com/parley-hq/parley/internal/server"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -39,6 +33,8 @@ func (c *ServeCmd) clustered() bool { return c.ClusterListen != "" }
 // checkCluster refuses settings with which a cluster cannot work.
 func (c *ServeCmd) checkCluster() error {
 	switch {
+	case !c.clustered() && c.ClusterNATS != "":
+		return errors.New("--cluster-nats needs --cluster-listen and --cluster-peers, which name this node and all nodes")
 	case !c.clustered() && len(c.ClusterPeers) == 0:
 		return nil
 	case !c.clustered():
@@ -47,6 +43,8 @@ func (c *ServeCmd) checkCluster() error {
 		return fmt.Errorf("--cluster-peers has %d addresses; a cluster has 3 nodes or 5, this one included", len(c.ClusterPeers))
 	case !slices.Contains(c.ClusterPeers, c.ClusterListen):
 		return fmt.Errorf("--cluster-peers does not have %s, the address of --cluster-listen; the list is the same on every node", c.ClusterListen)
+	case c.ClusterLogAge < time.Second || c.ClusterLogBytes < 1<<20:
+		return errors.New("--cluster-log-age is at least 1s, and --cluster-log-bytes at least 1048576")
 	case c.externalNATS():
 		return errors.New("a cluster does not work with an external NATS server for x1 yet: leave --nats out, or switch x1 off with --nats off")
 	}
@@ -85,83 +83,109 @@ func nodeID(data string) (string, error) {
 	return id, os.WriteFile(nodeFile(data), []byte(id+"\n"), 0o600)
 }
 
-// openNode makes this server a node of a cluster. Nothing runs yet.
-func (p *parley) openNode() error {
-	id, err := nodeID(p.cfg.Data)
-	if err != nil {
-		return fmt.Errorf("the id of this node: %w", err)
+// removeNode removes the id of the node: a folder that becomes one again is another node.
+func removeNode(data string) error {
+	if err := os.Remove(nodeFile(data)); !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	peers := slices.Sorted(slices.Values(p.cfg.ClusterPeers))
-	if p.cfg.ClusterSecretFile != "" {
-		if p.clusterSecret, err = cluster.ReadSecret(p.cfg.ClusterSecretFile); err != nil {
-			return fmt.Errorf("--cluster-secret-file: %w", err)
-		}
-		p.clusterID = hex.EncodeToString(p.clusterSecret.Key("id")[:6])
-	} else {
-		sum := sha256.Sum256([]byte(strings.Join(peers, ",")))
-		p.clusterID = hex.EncodeToString(sum[:6])
-	}
-	rank := slices.Index(peers, p.cfg.ClusterListen)
-	p.node = node.New(node.Options{
-		Cluster: p.clusterID, Name: id, Partitions: partitions, Journal: p.journal, Hub: p.hub, Files: p.local, Logger: p.log,
-		// Every node prefers other partitions, so that a new cluster shares the work.
-		Rank:     func(part int) int { return (rank - part + partitions*len(peers)) % len(peers) },
-		TookOver: p.runner.TakeOver, Lost: p.runner.Release, Describe: p.describe,
-	})
 	return nil
 }
 
-// clusterBus adds the cluster to the settings of the embedded NATS server.
-func (p *parley) clusterBus(opt *bus.Options) {
-	opt.Cluster = &bus.Cluster{Name: p.clusterID, Node: p.node.Name(), Listen: p.cfg.ClusterListen, Peers: p.cfg.ClusterPeers, SyncLater: p.cfg.Sync != "always"}
-	if p.cfg.ClusterSecretFile != "" {
-		opt.Cluster.Key = p.clusterSecret.Key("nats routes")
+// openNode makes this server a node of a cluster. Nothing runs yet.
+func (p *parley) openNode() error {
+	m := p.member
+	p.clusterID, p.clusterSecret = m.cluster(), m.secret
+	shared, err := p.openBucket()
+	if err != nil {
+		return err
 	}
+	rank := slices.Index(m.peers, p.cfg.ClusterListen)
+	p.node = node.New(node.Options{
+		Cluster: p.clusterID, Name: m.id, Partitions: partitions, Journal: p.journal, Hub: p.hub, Files: p.local, Shared: shared, Logger: p.log,
+		// Every node prefers other partitions, so that a new cluster shares the work.
+		Rank:   func(part int) int { return (rank - part + partitions*len(m.peers)) % len(m.peers) },
+		Trim:   cluster.TrimRule{Keep: p.cfg.ClusterLogAge, Bytes: p.cfg.ClusterLogBytes, Nodes: len(m.peers)},
+		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign,
+		TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
+		EraseNote: p.eraseNote(),
+	})
+	p.node.SetPeer(p.workers)
+	p.workers.Connect(p.node)
+	return p.sweepFiles()
 }
 
-// startNode starts the embedded NATS server and follows the other nodes until stop is called. stop gives the partitions of
-// this node to others first. Errors are sent to errs.
+// startNode starts the embedded NATS server, unless it runs, and follows the other nodes until stop is called. stop gives the
+// partitions of this node to others first. Errors are sent to errs.
 func (p *parley) startNode(ctx context.Context, errs chan<- error) (stop func()) {
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
 	started := make(chan *natslog.Log, 1)
-	var conn *nats.Conn
-	go func() {
-		defer close(ended)
-		err := func() (err error) {
-			server, err := p.startBus(run)
-			if err != nil {
-				return err
-			}
-			if conn, err = server.ConnectNodes(p.node.Name()); err != nil {
-				return err
-			}
-			log, err := natslog.Open(run, conn, natslog.Options{Cluster: p.clusterID, Partitions: partitions, Replicas: min(3, len(p.cfg.ClusterPeers)), Logger: p.log})
-			if err != nil {
-				return err
-			}
-			started <- log
-			return p.node.Run(run, log, node.NewNATS(conn, log, p.clusterID, p.node.Name(), p.log))
-		}()
-		if err != nil && run.Err() == nil {
+	var tasks sync.WaitGroup
+	if p.x1 != nil {
+		p.member.x1Login(p.x1)
+	}
+	p.member.serve(p)
+	tasks.Go(func() { p.workers.Share(run) })
+	tasks.Go(func() {
+		err := p.follow(run, started)
+		switch {
+		case err == nil || run.Err() != nil:
+		default:
 			errs <- fmt.Errorf("this node cannot follow the cluster: %w", err)
 		}
-	}()
+	})
+	tasks.Go(func() {
+		if err := p.member.watch(run); err != nil {
+			errs <- err
+		}
+	})
 	return func() {
 		select {
 		case log := <-started:
 			p.handOver(ctx, log)
 		default:
 		}
+		p.member.serve(nil)
 		cancel()
-		<-ended
-		if conn != nil {
-			conn.Close()
-		}
-		if server := p.natsServer.Load(); server != nil {
-			server.Close()
-		}
+		tasks.Wait()
 	}
+}
+
+// follow follows the log of the cluster until ctx ends.
+func (p *parley) follow(ctx context.Context, started chan<- *natslog.Log) error {
+	server, conn, err := p.member.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if server != nil {
+		p.natsServer.Store(server)
+	}
+	close(p.busStarted)
+	if err := p.member.settle(ctx); err != nil {
+		return err
+	}
+	log, err := natslog.Open(ctx, conn, natslog.Options{Cluster: p.clusterID, Partitions: partitions, Replicas: min(3, len(p.cfg.ClusterPeers)), MaxBytes: 2 * p.cfg.ClusterLogBytes, External: p.cfg.ClusterNATS != "", Logger: p.log})
+	if err != nil {
+		return err
+	}
+	started <- log
+	p.clusterLog.Store(log)
+	return p.node.Run(ctx, log, node.NewNATS(conn, log, p.clusterID, p.node.Name(), p.log))
+}
+
+// eraseNote says what an erasure does not cover in a cluster with an external NATS server.
+func (p *parley) eraseNote() string {
+	if p.cfg.ClusterNATS == "" {
+		return ""
+	}
+	return "the NATS server of the cluster may keep a copy in its files for some minutes"
+}
+
+// compactLog removes what was trimmed from a partition's log from the files of this node.
+func (p *parley) compactLog(ctx context.Context, partition int, upTo cluster.Pos) error {
+	if server := p.natsServer.Load(); server != nil && p.cfg.ClusterNATS == "" {
+		return server.CompactStream(ctx, natslog.StreamName(p.clusterID, partition), uint64(upTo)+1)
+	}
+	return nil
 }
 
 // handOver gives the partitions and the streams of this node to other nodes.
@@ -171,28 +195,16 @@ func (p *parley) handOver(ctx context.Context, log *natslog.Log) {
 	if err := p.node.HandOver(ctx); err != nil {
 		p.log.Warn("partitions could not be handed over; the other nodes take them over in a few seconds", "err", err)
 	}
-	if err := log.Yield(ctx, p.node.Name()); err != nil {
-		p.log.Warn("the logs of partitions could not be handed over; writes wait a few seconds", "err", err)
-	}
+	p.yieldLogs(ctx)
 }
 
-// startBus starts the embedded NATS server of a cluster. x1 uses the same one.
-func (p *parley) startBus(ctx context.Context) (*bus.Server, error) {
-	opt := bus.Options{Addr: "127.0.0.1:0", Dir: natsDir(p.cfg.Data), Logger: p.log, Login: func(bus.Login) bus.Grant { return bus.Grant{} }}
-	if p.x1 != nil {
-		var err error
-		if opt, err = p.busOptions(); err != nil {
-			return nil, err
+// yieldLogs makes other servers the leaders of the logs.
+func (p *parley) yieldLogs(ctx context.Context) {
+	if log := p.clusterLog.Load(); log != nil {
+		if err := log.Yield(ctx, p.node.Name()); err != nil {
+			p.log.Warn("the logs of partitions could not be handed over; writes wait a few seconds", "err", err)
 		}
 	}
-	p.clusterBus(&opt)
-	server, err := bus.Start(ctx, opt)
-	if err != nil {
-		return nil, fmt.Errorf("NATS between the nodes at %s: %w", p.cfg.ClusterListen, err)
-	}
-	p.natsServer.Store(server)
-	close(p.busStarted)
-	return server, nil
 }
 
 // nodesReady returns an error while this node cannot write, or is far behind.
@@ -200,105 +212,90 @@ func (p *parley) nodesReady() error {
 	if p.node == nil {
 		return nil
 	}
+	if err := p.node.Halted(); err != nil {
+		return server.NotReady(err.Error())
+	}
+	if p.node.CountPresent()+1 <= len(p.member.peers)/2 {
+		return server.NotReady("this node does not hear a majority of the nodes of its cluster")
+	}
 	for _, st := range p.node.Status() {
 		if st.Copy.Epoch == 0 {
 			return chat.Errorf(chat.Unavailable, "partition %d has no owner yet", st.Partition)
 		}
+	}
+	return p.behind()
+}
+
+// behind returns an error while this node is far behind the owner of a partition.
+func (p *parley) behind() error {
+	for _, st := range p.node.Status() {
 		for _, h := range st.Peers {
 			if h.Owner && h.Epoch >= st.Copy.Epoch && h.Pos > st.Copy.Pos+1000 {
-				return chat.Errorf(chat.Unavailable, "this node is %d steps behind in partition %d", h.Pos-st.Copy.Pos, st.Partition)
+				return chat.Errorf(chat.Unavailable, "this node is %d frames behind in partition %d", h.Pos-st.Copy.Pos, st.Partition)
 			}
 		}
 	}
 	return nil
 }
 
-// clusterRoutes returns the routes about the cluster. A single server has them too: it is a cluster of one.
+// clusterRoutes returns the routes about the cluster.
 func (p *parley) clusterRoutes() []wire.Route {
-	x := edge.HTTP{Dialect: "native", Caller: p.auth.Caller, Log: p.log}
-	return []wire.Route{x.Route("GET /parley/v1/cluster", x.Reply(func(_ *http.Request, c chat.Caller) (any, error) {
-		if !p.auth.Open() && !c.AdministersAll() {
-			return nil, chat.Errorf(chat.Denied, "the state of the cluster needs the scope admin for all workspaces")
-		}
-		if p.node == nil {
-			return nil, chat.Errorf(chat.NotFound, "this is a single server, not a node of a cluster")
-		}
-		return p.clusterStatus(), nil
-	}))}
-}
-
-// describe adds to a heartbeat what other nodes show of this one.
-func (p *parley) describe(h *cluster.Heartbeat) {
-	h.Version, h.Ready = version, p.nodesReady() == nil
-	if url := p.url.Load(); url != nil {
-		h.URL = *url
-	}
-}
-
-// clusterStatus returns what this node knows of the cluster.
-func (p *parley) clusterStatus() client.Cluster {
-	own := cluster.Heartbeat{}
-	p.describe(&own)
-	res := client.Cluster{Node: p.node.Name(), Nodes: []client.ClusterNode{{ID: p.node.Name(), URL: own.URL, Version: own.Version, Ready: own.Ready}}}
-	for _, st := range p.node.Status() {
-		c := st.Copy
-		res.Partitions = append(res.Partitions, client.ClusterPartition{Partition: st.Partition, Owner: c.Claim.Node, Epoch: c.Epoch, Position: uint64(c.Pos), Synced: uint64(st.Synced)})
-		furthest := c.Pos
-		for _, h := range st.Peers {
-			furthest = max(furthest, h.Pos)
-		}
-		res.Nodes[0].Behind += uint64(furthest - c.Pos)
-		for _, h := range st.Peers {
-			i := slices.IndexFunc(res.Nodes, func(n client.ClusterNode) bool { return n.ID == h.Node })
-			if i < 0 {
-				i = len(res.Nodes)
-				res.Nodes = append(res.Nodes, client.ClusterNode{ID: h.Node, URL: h.URL, Version: h.Version, Ready: h.Ready && time.Since(h.Heard) < 5*time.Second})
+	x := &edge.HTTP{Dialect: "native", Caller: p.auth.Caller, Log: p.log}
+	route := func(pattern string, f func(*http.Request) (any, error)) wire.Route {
+		return x.Route(pattern, x.Reply(func(r *http.Request, c chat.Caller) (any, error) {
+			if err := mayAdminister(p.auth, c); err != nil {
+				return nil, err
 			}
-			res.Nodes[i].Behind += uint64(furthest - h.Pos)
-		}
+			if p.node == nil {
+				return nil, chat.Errorf(chat.NotFound, "this is a single server, not a node of a cluster")
+			}
+			return f(r)
+		}))
 	}
-	slices.SortFunc(res.Nodes, func(a, b client.ClusterNode) int { return strings.Compare(a.ID, b.ID) })
-	return res
+	return []wire.Route{
+		route("GET /parley/v1/cluster", func(r *http.Request) (any, error) { return p.clusterStatus(r.Context()), nil }),
+		route("GET /parley/v1/cluster/verify", func(r *http.Request) (any, error) { return p.compareNodes(r.Context()) }),
+		route("POST /parley/v1/cluster/drain", func(r *http.Request) (any, error) {
+			q, err := readChange(x, r)
+			if err != nil {
+				return nil, err
+			}
+			ctx, cancel := context.WithTimeout(r.Context(), changeTime)
+			defer cancel()
+			return struct{}{}, p.node.Drain(ctx, q.Node)
+		}),
+		route("POST /parley/v1/cluster/replace", func(r *http.Request) (any, error) {
+			q, err := readChange(x, r)
+			if err != nil {
+				return nil, err
+			}
+			return struct{}{}, p.replaceNode(r.Context(), q.Old, q.New)
+		}),
+		route("POST /parley/v1/cluster/repair", func(r *http.Request) (any, error) {
+			q, err := readChange(x, r)
+			if err != nil {
+				return nil, err
+			}
+			return p.repairCluster(r.Context(), q.From, q.Apply)
+		}),
+	}
 }
 
-// ClusterCmd is about several servers that keep the same sessions.
+// mayAdminister refuses callers that may not see or change the cluster.
+func mayAdminister(a *auth.Auth, c chat.Caller) error {
+	if !a.Open() && !c.AdministersAll() {
+		return chat.Errorf(chat.Denied, "the state of the cluster needs the scope admin for all workspaces")
+	}
+	return nil
+}
+
+// ClusterCmd has the commands about a cluster.
 type ClusterCmd struct {
-	Status ClusterStatusCmd `cmd:"" help:"Show the nodes of a cluster and who owns its partitions."`
-}
-
-// ClusterStatusCmd shows the state of a cluster.
-type ClusterStatusCmd struct {
-	remote `embed:""`
-	JSON   bool `help:"The answer of the server as JSON."`
-}
-
-// Run prints two tables, or JSON.
-func (c *ClusterStatusCmd) Run(ctx context.Context, std *stdio) error {
-	cl, err := c.client()
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	st, err := cl.Cluster(ctx)
-	if err != nil {
-		return err
-	}
-	if c.JSON {
-		b, err := json.Marshal(st)
-		if err == nil {
-			_, err = fmt.Fprintf(std.out, "%s\n", b)
-		}
-		return err
-	}
-	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NODE\tREADY\tBEHIND\tVERSION\tURL")
-	for _, n := range st.Nodes {
-		ready := map[bool]string{true: "yes", false: "no"}[n.Ready]
-		fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", terminal.Sanitize(n.ID), ready, n.Behind, terminal.Sanitize(n.Version), terminal.Sanitize(n.URL))
-	}
-	fmt.Fprintln(table, "\nPARTITION\tOWNER\tEPOCH\tPOSITION\tSYNCED")
-	for _, p := range st.Partitions {
-		fmt.Fprintf(table, "%d\t%s\t%d\t%d\t%d\n", p.Partition, terminal.Sanitize(p.Owner), p.Epoch, p.Position, p.Synced)
-	}
-	return table.Flush()
+	Status  ClusterStatusCmd  `cmd:"" help:"Show the nodes of a cluster and who owns its partitions."`
+	Init    ClusterInitCmd    `cmd:"" help:"Convert the data folder of a single server into that of the first node of a cluster."`
+	Leave   ClusterLeaveCmd   `cmd:"" help:"Convert the data folder of a node into that of a single server."`
+	Verify  ClusterVerifyCmd  `cmd:"" help:"Compare the sessions of all nodes."`
+	Drain   ClusterDrainCmd   `cmd:"" help:"Give the partitions of a node to the others, before it is stopped."`
+	Repair  ClusterRepairCmd  `cmd:"" help:"Begin new logs where JetStream has lost what the nodes have stored."`
+	Replace ClusterReplaceCmd `cmd:"" help:"Let a new node take the place of one that is gone for good."`
 }

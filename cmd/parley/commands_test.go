@@ -111,12 +111,12 @@ func TestConnectionErrorsNameTheCause(t *testing.T) {
 		t.Errorf("a foreign certificate: %d %s", code, errs)
 	}
 	for addr, want := range map[string]string{"[::]:8443": "parley.example.com:8443", "0.0.0.0:80": "parley.example.com:80", "127.0.0.1:8000": "127.0.0.1:8000"} {
-		p := &parley{cfg: &ServeCmd{Host: []string{"parley.example.com"}}}
+		c := &ServeCmd{Host: []string{"parley.example.com"}}
 		tcp, err := net.ResolveTCPAddr("tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.publicAddr(tcp); got != want {
+		if got := c.url(tcp); got != "http://"+want {
 			t.Errorf("%s is reached at %s, want %s", addr, got, want)
 		}
 	}

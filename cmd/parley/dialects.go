@@ -18,7 +18,7 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// dialects are the wire protocols of the server. A new dialect is a folder below internal/dialect and one line here.
+// dialects are the wire protocols of the server. A new dialect is a folder below internal/dialect, a row here and a constructor below.
 var dialects = []dialect{
 	{"native", (*parley).openNative},
 	{"nemo", (*parley).openNemo},
@@ -47,9 +47,14 @@ type endpoint struct {
 type eventEncoder = func(context.Context, chat.Fact) (any, error)
 
 func (p *parley) openNative() (endpoint, error) {
+	var partition func(chat.SessionID) int
+	if p.node != nil {
+		partition = p.node.Partition
+	}
 	d := native.New(native.Options{
-		As:    p.encoders,
-		Audit: p.reportRequest, AuditLog: p.listAudit,
+		Partition: partition,
+		As:        p.encoders,
+		Audit:     p.reportRequest, AuditLog: p.listAudit,
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Workers: p.workers, Caller: p.auth.Caller, Allow: p.allow, Conns: p.conns,
 		Agents: p.listAgents, Builtin: p.agents.Builtin,
 		Backup: p.backup, Verify: p.verify, Messages: p.messages, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,

@@ -7,22 +7,9 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/session"
 )
-
-// fileStore keeps the files of sessions: artifact.Local on a single server, node.Files in a cluster.
-type fileStore interface {
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error)
-	Get(ctx context.Context, id chat.SessionID, path string) (io.ReadSeekCloser, chat.FileInfo, error)
-	Stat(ctx context.Context, id chat.SessionID, path string) (chat.FileInfo, error)
-	List(ctx context.Context, id chat.SessionID, prefix, after string, limit int) ([]chat.FileInfo, bool, error)
-	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
-	Usage(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
-	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
-	FinishChanges(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
-	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
-	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
-}
 
 // openFiles opens the folder of files.
 func (p *parley) openFiles() (err error) {
@@ -33,6 +20,32 @@ func (p *parley) openFiles() (err error) {
 	p.local, err = artifact.Open(artifactDir(p.cfg.Data), opt)
 	p.artifacts = p.local
 	return err
+}
+
+// sweepFiles removes the files of sessions that the store does not have, after it was copied from another node: they may have
+// been erased while this node was away.
+func (p *parley) sweepFiles() error {
+	state, _, err := p.member.folder.Membership()
+	if err != nil || !state.Copied {
+		return err
+	}
+	left, err := p.local.Sessions()
+	if err != nil {
+		return err
+	}
+	for id, err := range p.journal.IDs(context.Background()) {
+		if err != nil {
+			return err
+		}
+		delete(left, artifact.SessionHash(id))
+	}
+	for hash := range left {
+		if err := p.local.DeleteFolder(hash); err != nil {
+			return err
+		}
+	}
+	state.Copied = false
+	return p.member.folder.SetMembership(state)
 }
 
 // store stores a file of an agent; commit appends its event.
@@ -53,11 +66,11 @@ func (p *parley) store(ctx context.Context, id chat.SessionID, path, mediaType s
 }
 
 // files is the artifact store for the dialects.
-type files struct{ fileStore }
+type files struct{ artifact.Store }
 
 // Put stores a file of at most limit bytes.
 func (f files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.fileStore.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
+	return f.Store.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
 }
 
 // agentFiles is the artifact store for agents. Each change is an event of the session.
@@ -72,7 +85,7 @@ func (f agentFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType 
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
-	return f.sessions.PutFile(ctx, c, id, chat.FilePut{Path: path, MediaType: mediaType, Body: body, Max: limit})
+	return f.sessions.PutFile(ctx, c, id, core.FilePut{Path: path, MediaType: mediaType, Body: body, Max: limit})
 }
 
 // Delete removes a file.

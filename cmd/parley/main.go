@@ -1,4 +1,17 @@
 // Command parley is the conversation layer between agents and people: the server, and the commands to use and operate it.
+//
+// Each command has a file, such as send.go; remote.go has the flags of those that call a server. The server is [ServeCmd]:
+//
+//	serve.go        flags of the server
+//	parley.go       type parley: opens the parts in order, runs them, and closes them in reverse
+//	dialects.go     the dialects; nats.go and x1.go: the embedded NATS server and what uses it
+//	audited.go, files.go, signin.go, grants.go, console.go, …   how parts are connected that do not import each other
+//	member.go, hello.go, join.go   a node before it has a store: it finds its cluster, begins one, or copies a store
+//	cluster.go      a node that has a store; cluster_*.go: the routes and commands of parley cluster
+//	maintenance.go, reload.go, limits.go   backup, verify, SIGHUP and quotas of a running server
+//
+// A parley is built by one goroutine, and its fields do not change while it runs. member.mu comes before the locks of the node;
+// no other lock of this package is held while another one is taken.
 package main
 
 import (
@@ -41,7 +54,7 @@ type commands struct {
 	Verify   VerifyCmd   `cmd:"" help:"Check every hash chain for damage."`
 	Backup   BackupCmd   `cmd:"" help:"Save the whole store of a running server to a tar file."`
 	Restore  RestoreCmd  `cmd:"" help:"Unpack a backup into a new data folder."`
-	Cluster  ClusterCmd  `cmd:"" help:"Look at a cluster of several servers."`
+	Cluster  ClusterCmd  `cmd:"" help:"Show and change a cluster."`
 	Audit    AuditCmd    `cmd:"" help:"Show the audit log: sign-ins, grants, members, exports, erasures, backups."`
 	Sidecar  SidecarCmd  `cmd:"" help:"Attach an x1 agent process to a session."`
 	Bench    BenchCmd    `cmd:"" help:"Put load on a running server and measure it."`

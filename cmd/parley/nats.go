@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -67,6 +68,9 @@ func (p *parley) openX1() (e endpoint, err error) {
 	if p.cfg.ClusterSecretFile != "" && p.node != nil {
 		opt.Key = p.clusterSecret.Key("x1 credentials")
 	}
+	if p.node != nil {
+		opt.Owns = p.node.Owns
+	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate
 		opt.Main.Actor = chat.Actor{Kind: chat.User, ID: "admin"}
@@ -86,7 +90,8 @@ func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 		return nil // system sessions are never published
 	}
 	if p.x1 == nil {
-		if _, err := os.Stat(natsDir(p.cfg.Data)); err == nil || x1.HasArchive(p.cfg.Data) {
+		_, err := os.Stat(natsDir(p.cfg.Data)) // in a cluster it has the log of the partitions
+		if err == nil && p.node == nil || x1.HasArchive(p.cfg.Data) {
 			return chat.Errorf(chat.Unavailable, "the archive of x1 may have a copy of it, and NATS is switched off: start the server with NATS once, or remove nats and x1-archive.json from the data folder")
 		}
 		return nil
@@ -112,7 +117,7 @@ type natsLink struct {
 
 	mu     sync.Mutex
 	server *bus.Server // nil when NATS is external, is that of the cluster, or has not started
-	shared *bus.Server // that of the cluster; startNode closes it
+	shared *bus.Server // that of the cluster; its member closes it
 	conn   *nats.Conn
 }
 
@@ -180,7 +185,7 @@ func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn,
 		if conn, err = bus.Dial(p.cfg.NATS, "parley", p.log); err != nil {
 			return nil, fmt.Errorf("--nats: %w", err)
 		}
-	} else if p.node != nil {
+	} else if p.node != nil && p.cfg.ClusterNATS == "" {
 		select {
 		case <-p.busStarted:
 		case <-ctx.Done():
@@ -190,14 +195,19 @@ func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn,
 		l.mu.Lock()
 		l.shared = server
 		l.mu.Unlock()
-		p.x1.Reachable(server.URL(), server.WebSocketURL())
+		p.x1.Reachable(server.URL(), server.WebSocketURL(), server.Tag())
 		if conn, err = server.Connect("parley"); err != nil {
 			return nil, err
 		}
 	} else {
-		opt, err := p.busOptions()
+		opt, err := p.cfg.busOptions(p.log)
 		if err != nil {
 			return nil, err
+		}
+		opt.Login = func(in bus.Login) bus.Grant {
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			return p.x1.Login(auth.Via(ctx, auth.CarrierNATS, in.Remote), in)
 		}
 		server, err := bus.Start(ctx, opt)
 		if err != nil {
@@ -207,7 +217,7 @@ func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn,
 		l.server = server
 		l.mu.Unlock()
 		p.natsServer.Store(server)
-		p.x1.Reachable(server.URL(), server.WebSocketURL())
+		p.x1.Reachable(server.URL(), server.WebSocketURL(), server.Tag())
 		if conn, err = server.Connect("parley"); err != nil {
 			return nil, err
 		}
@@ -220,7 +230,7 @@ func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn,
 
 // natsIsFree returns a clear error when an address of the embedded server is in use.
 func (p *parley) natsIsFree(ctx context.Context) error {
-	if p.cfg.externalNATS() {
+	if p.cfg.externalNATS() || p.member != nil && p.cfg.ClusterNATS == "" { // that of a cluster may have started already
 		return nil
 	}
 	for flag, addr := range map[string]string{"--nats": p.cfg.NATS, "--nats-websocket": p.cfg.NATSWebSocket} {
@@ -239,24 +249,20 @@ func (p *parley) natsIsFree(ctx context.Context) error {
 	return nil
 }
 
-func (p *parley) busOptions() (bus.Options, error) {
+// busOptions returns the settings of the embedded NATS server, without Login.
+func (c *ServeCmd) busOptions(log *slog.Logger) (bus.Options, error) {
 	main, guests := x1.Accounts()
 	opt := bus.Options{
-		Addr: p.cfg.NATS, WebSocket: p.cfg.NATSWebSocket, Dir: natsDir(p.cfg.Data), Main: main, Accounts: []bus.Account{guests}, Logger: p.log,
-		Login: func(in bus.Login) bus.Grant {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-			defer cancel()
-			return p.x1.Login(auth.Via(ctx, auth.CarrierNATS, in.Remote), in)
-		},
+		Addr: c.NATS, WebSocket: c.NATSWebSocket, Dir: natsDir(c.Data), Main: main, Accounts: []bus.Account{guests}, Logger: log,
 	}
-	if _, port, err := net.SplitHostPort(p.cfg.Addr); err == nil {
+	if _, port, err := net.SplitHostPort(c.Addr); err == nil {
 		for _, host := range []string{"127.0.0.1", "localhost"} {
 			opt.Origins = append(opt.Origins, "http://"+net.JoinHostPort(host, port), "https://"+net.JoinHostPort(host, port))
 		}
 	}
-	opt.Origins = append(opt.Origins, p.cfg.AllowOrigin...)
-	if p.cfg.TLSCert != "" {
-		cert, err := tls.LoadX509KeyPair(p.cfg.TLSCert, p.cfg.TLSKey)
+	opt.Origins = append(opt.Origins, c.AllowOrigin...)
+	if c.TLSCert != "" {
+		cert, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
 		if err != nil {
 			return opt, fmt.Errorf("the certificate cannot be used for NATS: %w", err)
 		}

@@ -28,7 +28,9 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/cluster/natslog"
 	"github.com/parley-hq/parley/internal/cluster/node"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/hub"
@@ -47,15 +49,17 @@ type parley struct {
 	log       *slog.Logger
 	auth      *auth.Auth
 	journal   *journal.Journal
-	artifacts fileStore
+	artifacts artifact.Store
 	local     *artifact.Local // the files on this machine's disk; the same as artifacts on a single server
 	audit     *audit.Log
 	hub       *hub.Hub
 	sessions  *session.Sessions
 
 	node          *node.Node // nil on a single server
+	member        *member
 	clusterID     string
 	clusterSecret cluster.Secret
+	clusterLog    atomic.Pointer[natslog.Log]
 	busStarted    chan struct{}          // closed when the NATS server of the cluster has started
 	url           atomic.Pointer[string] // where clients reach this server, once it listens
 
@@ -85,10 +89,10 @@ type parley struct {
 	watchers   sync.WaitGroup           // of signals
 }
 
-// open opens the store and connects all parts. Nothing runs yet.
-func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) {
+// open opens the store and connects all parts. Nothing runs yet. m is nil on a single server.
+func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger, m *member) (p *parley, err error) {
 	p = &parley{
-		cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}), busStarted: make(chan struct{}),
+		member: m, cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}), busStarted: make(chan struct{}),
 		encoders: map[string]eventEncoder{},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
@@ -123,6 +127,9 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger) (p *parley, err error) 
 		p.artifacts = p.node.Files()
 	}
 	p.openSessions()
+	if err := p.shareSignIns(); err != nil {
+		return nil, err
+	}
 	p.openFleet()
 	fleet := p.fleet
 	opened = append(opened, func() error { fleet.Close(); return nil })
@@ -175,7 +182,11 @@ func (p *parley) openSessions() {
 		Quotas: p.cfg.quotas(), Scarce: p.journal.Scarce, Refused: func(quota string) { p.refused.WithLabelValues(quota).Inc() },
 		Artifacts: p.artifacts, Store: p.store, Logger: p.log,
 		Observers: []session.Observer{
-			{Committed: p.runner.Committed, Erased: p.runner.Erased, Imported: func(s chat.Session) { p.runner.Imported(s.ID) }},
+			{Committed: p.runner.Committed, Erased: p.runner.Erased, Imported: func(s chat.Session) {
+				if p.node == nil || p.node.Owns(s.ID) {
+					p.runner.Imported(s.ID)
+				}
+			}},
 			{Purge: p.purgeArchive},
 		},
 	}
@@ -208,12 +219,18 @@ func (p *parley) openServer() error {
 	name := ""
 	if p.node != nil {
 		name = p.node.Name()
+		registry.MustRegister(p.node.Collectors()...)
+		registry.MustRegister(p.member.copies, p.member.damage)
+	}
+	var listener net.Listener // nil: the server makes one
+	if p.member != nil {
+		listener = p.member.listener.borrow()
 	}
 	p.server, err = server.New(server.Options{
-		Node: name, Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
+		Node: name, Listener: listener, Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
 		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: max(p.cfg.Grace, requestGrace),
 		Ready: func(ctx context.Context) error {
-			_, err := p.sessions.List(ctx, chat.Trusted, chat.Filter{Limit: 1})
+			_, err := p.sessions.List(ctx, chat.Trusted, core.Filter{Limit: 1})
 			return errors.Join(err, p.nodesReady())
 		},
 		Started: func(addr net.Addr) {
@@ -322,13 +339,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 	p.hub.Close(nil)
 	end()
 	store.Wait()
-	if p.traces != nil {
-		flush, done := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-		if err := p.traces.Shutdown(flush); err != nil {
-			p.log.Warn("the last traces could not be sent", "collector", p.cfg.OTLP, "err", err)
-		}
-		done()
-	}
+	p.flushTraces(ctx)
 	if cerr := p.journal.Close(); cerr != nil && err == nil {
 		err = cerr // after a failed store it is the same error
 	}
@@ -336,6 +347,18 @@ func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
 		err = os.WriteFile(cleanFile(p.cfg.Data), nil, 0o600)
 	}
 	return err
+}
+
+// flushTraces sends the traces that are left.
+func (p *parley) flushTraces(ctx context.Context) {
+	if p.traces == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+	defer cancel()
+	if err := p.traces.Shutdown(ctx); err != nil {
+		p.log.Warn("the last traces could not be sent", "collector", p.cfg.OTLP, "err", err)
+	}
 }
 
 // fatal receives the error when the log cannot be written.
@@ -348,11 +371,7 @@ func (p *parley) fatal(err error) {
 
 // printReady prints that the server is ready, and how to sign in.
 func (p *parley) printReady(out io.Writer, addr net.Addr) {
-	scheme := "http"
-	if p.cfg.TLSCert != "" {
-		scheme = "https"
-	}
-	url := scheme + "://" + p.publicAddr(addr)
+	url := p.cfg.url(addr)
 	p.url.Store(&url)
 	if p.auth.Open() {
 		fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; open to everyone on this machine, no token is set)\n", version, url, p.cfg.Data)
@@ -379,13 +398,17 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// publicAddr is the address to open. A server that listens on all addresses needs a name for it.
-func (p *parley) publicAddr(addr net.Addr) string {
+// url is the address to open. A server that listens on all addresses needs a name for it.
+func (c *ServeCmd) url(addr net.Addr) string {
+	scheme := "http://"
+	if c.TLSCert != "" {
+		scheme = "https://"
+	}
 	host, port, err := net.SplitHostPort(addr.String())
 	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
-		return addr.String()
+		return scheme + addr.String()
 	}
-	return net.JoinHostPort(append(p.cfg.Host, "localhost")[0], port)
+	return scheme + net.JoinHostPort(append(c.Host, "localhost")[0], port)
 }
 
 // listAgents describes the agents that a workspace can use.

@@ -6,7 +6,7 @@ import (
 
 // remote are the flags of commands that call a server.
 type remote struct {
-	URL   string `help:"Address of the server; default ${url}." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
+	URL   string `help:"Address of the server, or of the nodes of a cluster with commas between; default ${url}." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
 	Token string `help:"Token for the server." env:"PARLEY_TOKEN" placeholder:"TOKEN"`
 }
 

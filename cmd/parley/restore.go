@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
+	"github.com/parley-hq/parley/internal/cluster/datafolder"
 	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/terminal"
 )
@@ -57,13 +57,13 @@ func (c *RestoreCmd) Run(ctx context.Context, std *stdio) error {
 		}
 	}
 	if err == nil {
-		err = syncFolders(temporary)
+		err = datafolder.SyncFolders(temporary)
 	}
 	if err == nil {
 		err = os.Rename(temporary, c.Data)
 	}
 	if err == nil {
-		err = syncFolder(filepath.Dir(filepath.Clean(c.Data)))
+		err = datafolder.SyncFolder(filepath.Dir(filepath.Clean(c.Data)))
 	}
 	p.end()
 	if err != nil {
@@ -100,24 +100,6 @@ func checkBackup(f *os.File, dir string) error {
 	}
 	_, err = f.Seek(0, io.SeekStart)
 	return err
-}
-
-// syncFolders syncs a folder and all folders below it.
-func syncFolders(dir string) error {
-	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		return syncFolder(path)
-	})
-}
-
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // unpack writes the files of a backup into dir, and nowhere else.

@@ -55,22 +55,32 @@ type ServeCmd struct {
 
 	VertesiaRetention time.Duration `help:"Erase runs of the Vertesia dialect after this time without an event, such as 2160h (90 days); 0 keeps them." name:"vertesia-retention" default:"0" env:"PARLEY_VERTESIA_RETENTION" group:"Dialects"`
 
-	MaxBody       int64   `help:"Most bytes of a request body." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
-	MaxArtifact   int64   `help:"Most bytes of an artifact." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
-	MinFree       int64   `help:"Least free bytes on the disk; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE" group:"Limits"`
-	MinFreePct    float64 `help:"Least free share of the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
+	MaxBody       int64   `help:"Maximum size of a request body in bytes." default:"8388608" env:"PARLEY_MAX_BODY" group:"Limits"`
+	MaxArtifact   int64   `help:"Maximum size of an artifact in bytes." default:"1073741824" env:"PARLEY_MAX_ARTIFACT" group:"Limits"`
+	MinFree       int64   `help:"Minimum free space on the disk in bytes; below it appends are refused; --min-free=-1 switches it off." default:"1073741824" env:"PARLEY_MIN_FREE" group:"Limits"`
+	MinFreePct    float64 `help:"Minimum free space on the disk in percent; --min-free-percent=-1 switches it off." name:"min-free-percent" default:"5" env:"PARLEY_MIN_FREE_PERCENT" group:"Limits"`
 	MaxSessions   int     `help:"Sessions that one owner may have in a workspace, administrators excepted; --max-sessions=-1 means no limit." default:"100000" env:"PARLEY_MAX_SESSIONS" group:"Limits"`
-	MaxOpen       int64   `help:"Most bytes of text that is being written in one session; --max-open=-1 means no limit." name:"max-open" default:"16777216" env:"PARLEY_MAX_OPEN" group:"Limits"`
-	MaxOpenOwn    int64   `help:"Most bytes of text that is being written in all sessions of one owner in a workspace." name:"max-open-owner" default:"268435456" env:"PARLEY_MAX_OPEN_OWNER" group:"Limits"`
-	MaxOpenWork   int64   `help:"Most bytes of text that is being written in all sessions of a workspace." name:"max-open-workspace" default:"1073741824" env:"PARLEY_MAX_OPEN_WORKSPACE" group:"Limits"`
-	MaxStoredOwn  int64   `help:"Most bytes of events and files in all sessions of one owner in a workspace, administrators excepted; 0 means a quarter of the disk; --max-stored-owner=-1 means no limit." name:"max-stored-owner" default:"0" env:"PARLEY_MAX_STORED_OWNER" group:"Limits"`
-	MaxStoredWork int64   `help:"Most bytes of events and files in all sessions of a workspace; 0 means half of the disk." name:"max-stored-workspace" default:"0" env:"PARLEY_MAX_STORED_WORKSPACE" group:"Limits"`
+	MaxOpen       int64   `help:"Maximum size in bytes of the open blocks of one session; --max-open=-1 means no limit." name:"max-open" default:"16777216" env:"PARLEY_MAX_OPEN" group:"Limits"`
+	MaxOpenOwn    int64   `help:"Maximum size in bytes of the open blocks in all sessions of one owner in a workspace." name:"max-open-owner" default:"268435456" env:"PARLEY_MAX_OPEN_OWNER" group:"Limits"`
+	MaxOpenWork   int64   `help:"Maximum size in bytes of the open blocks in all sessions of a workspace." name:"max-open-workspace" default:"1073741824" env:"PARLEY_MAX_OPEN_WORKSPACE" group:"Limits"`
+	MaxStoredOwn  int64   `help:"Maximum size in bytes of events and artifacts in all sessions of one owner in a workspace, administrators excepted; 0 means a quarter of the disk; --max-stored-owner=-1 means no limit." name:"max-stored-owner" default:"0" env:"PARLEY_MAX_STORED_OWNER" group:"Limits"`
+	MaxStoredWork int64   `help:"Maximum size in bytes of events and artifacts in all sessions of a workspace; 0 means half of the disk." name:"max-stored-workspace" default:"0" env:"PARLEY_MAX_STORED_WORKSPACE" group:"Limits"`
 	DiskShares    int64   `help:"While less than twice the disk's reserve is free, each actor may write one part of the reserve in an hour, administrators excepted; this is the number of parts. --disk-shares=-1 means no limit." name:"disk-shares" default:"64" env:"PARLEY_DISK_SHARES" group:"Limits"`
 	Rate          float64 `help:"Requests a second that one actor may make, by HTTP, WebSocket or NATS; 0 means 2000 where there are tokens; --rate=-1 means no limit." default:"0" env:"PARLEY_RATE" group:"Limits"`
 
-	ClusterListen     string   `help:"Address at which the other nodes of a cluster reach this one. With it the server is one of several that keep the same sessions." name:"cluster-listen" env:"PARLEY_CLUSTER_LISTEN" placeholder:"ADDR" group:"Cluster"`
-	ClusterPeers      []string `help:"Addresses of all 3 or 5 nodes, the same list on each of them." name:"cluster-peers" env:"PARLEY_CLUSTER_PEERS" placeholder:"ADDR" group:"Cluster"`
-	ClusterSecretFile string   `help:"File with the secret that all nodes share; needed beyond this machine." name:"cluster-secret-file" env:"PARLEY_CLUSTER_SECRET_FILE" type:"path" placeholder:"FILE" group:"Cluster"`
+	ClusterListen     string        `help:"Address at which the other nodes of a cluster reach this one. With it the server is one of several that keep the same sessions." name:"cluster-listen" env:"PARLEY_CLUSTER_LISTEN" placeholder:"ADDR" group:"Cluster"`
+	ClusterPeers      []string      `help:"Addresses of all 3 or 5 nodes, the same list on each of them." name:"cluster-peers" env:"PARLEY_CLUSTER_PEERS" placeholder:"ADDR" group:"Cluster"`
+	ClusterSecretFile string        `help:"File with the secret that all nodes share; needed beyond this machine." name:"cluster-secret-file" env:"PARLEY_CLUSTER_SECRET_FILE" type:"path" placeholder:"FILE" group:"Cluster"`
+	ClusterNATS       string        `help:"URL of a NATS cluster with JetStream that the nodes use instead of their embedded servers. The addresses of --cluster-peers then only name the nodes." name:"cluster-nats" env:"PARLEY_CLUSTER_NATS" placeholder:"URL" group:"Cluster"`
+	ClusterNATSCreds  string        `help:"Credentials file for --cluster-nats." name:"cluster-nats-creds" env:"PARLEY_CLUSTER_NATS_CREDS" type:"path" placeholder:"FILE" group:"Cluster"`
+	ClusterNATSCA     string        `help:"File with the certificates that --cluster-nats is checked with; it makes the connection use TLS." name:"cluster-nats-ca" env:"PARLEY_CLUSTER_NATS_CA" type:"path" placeholder:"FILE" group:"Cluster"`
+	ClusterLogAge     time.Duration `help:"How long the nodes keep the log of changes. A node that was away for longer copies the store of another node when it comes back." name:"cluster-log-age" default:"1h" env:"PARLEY_CLUSTER_LOG_AGE" group:"Cluster"`
+	ClusterLogBytes   int64         `help:"Size in bytes from which the log of a partition is trimmed early; at twice this size the partition accepts no writes." name:"cluster-log-bytes" default:"2147483648" env:"PARLEY_CLUSTER_LOG_BYTES" group:"Cluster"`
+
+	Artifacts            string `help:"Where the nodes of a cluster keep the bytes of artifacts, instead of their own disks: a bucket of an S3-compatible service. The credentials are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or a file." name:"artifacts" env:"PARLEY_ARTIFACTS" placeholder:"s3://BUCKET[/PREFIX]" group:"Cluster"`
+	ArtifactsEndpoint    string `help:"Address of the S3-compatible service; by default that of AWS in the region." name:"artifacts-endpoint" env:"PARLEY_ARTIFACTS_ENDPOINT" placeholder:"URL" group:"Cluster"`
+	ArtifactsRegion      string `help:"Region of the bucket." name:"artifacts-region" default:"us-east-1" env:"PARLEY_ARTIFACTS_REGION,AWS_REGION" placeholder:"REGION" group:"Cluster"`
+	ArtifactsCredentials string `help:"File with the credentials of the bucket, as the AWS command line has it; it is read again when it changes. AWS_PROFILE names the profile." name:"artifacts-credentials" env:"PARLEY_ARTIFACTS_CREDENTIALS,AWS_SHARED_CREDENTIALS_FILE" type:"path" placeholder:"FILE" group:"Cluster"`
 
 	Grace          time.Duration `help:"How long running turns may continue when the server shuts down." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
 	LogLevel       string        `help:"debug, info, warn or error." enum:"debug,info,warn,error" default:"info" env:"PARLEY_LOG_LEVEL" group:"Operations"`
@@ -111,7 +121,7 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	if err := c.checkNATS(a); err != nil {
 		return err
 	}
-	if err := c.checkCluster(); err != nil {
+	if err := errors.Join(c.checkCluster(), c.checkArtifacts()); err != nil {
 		return err
 	}
 	if err := web.CheckTrace(c.TraceURL); err != nil {
@@ -123,7 +133,13 @@ func (c *ServeCmd) Run(ctx context.Context, std *stdio) error {
 	case journal.SyncNever:
 		log.Warn("--sync=never: a kill or a power cut may lose what was acknowledged and is not written yet")
 	}
-	p, err := open(c, a, log)
+	if c.clustered() {
+		return c.runNode(ctx, a, log, hangup, std.out)
+	}
+	if err := c.checkSingle(); err != nil {
+		return err
+	}
+	p, err := open(c, a, log, nil)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"text/tabwriter"
@@ -53,7 +54,7 @@ func (c *SessionsCmd) Run(ctx context.Context, std *stdio) error {
 			}
 			fmt.Fprintf(std.out, "%s\n", b)
 		} else {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.Sanitize(s.Agent), s.Last, ago(time.Since(s.UpdatedAt.Time())), terminal.Clip(terminal.OneLine(s.Title), 40))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", s.ID, s.Status, terminal.Sanitize(s.Agent), s.Last, ago(time.Since(s.UpdatedAt.Time())), terminal.Clip(terminal.OneLine(cmp.Or(s.Title, s.Heading)), 40))
 		}
 		if n == c.Limit {
 			break

@@ -67,18 +67,9 @@ func (c *VerifyCmd) running(ctx context.Context, _ *stdio, p *progress) (session
 		p.printf("checked %s, %s", terminal.Count(check.Sessions, "session", "sessions"), terminal.Count(check.Events, "event", "events"))
 	}
 	for _, raw := range last.Problems {
-		problems = append(problems, problemText(raw))
+		problems = append(problems, json.Text(raw))
 	}
 	return last.Sessions, last.Events, problems, nil
-}
-
-// problemText formats a problem of the server: a text, or an object.
-func problemText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
 }
 
 func (c *VerifyCmd) stopped(ctx context.Context, std *stdio, p *progress) (sessions, events uint64, problems []string, err error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/parley-hq/parley/internal/natsprovider/index"
 	"github.com/parley-hq/parley/internal/natsprovider/orchestration"
 	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // logPrograms logs the programs of the command line that will be run.
@@ -68,10 +69,7 @@ func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
 		one.Who, one.Allow, one.Logger = p.x1.Sender, p.x1.Allowed, p.log
 		wg.Go(func() {
 			for one.Serve(ctx, conn) != nil && ctx.Err() == nil { // NATS is not reachable
-				select {
-				case <-time.After(time.Second):
-				case <-ctx.Done():
-				}
+				_ = sleep.For(ctx, time.Second) // the loop checks ctx
 			}
 		})
 	}

@@ -102,7 +102,7 @@ func (f *Fleet) apply(file *config.File) error {
 			f.retire(s.replace(a))
 			s.source = entry.Source()
 		}
-		f.opt.Registry.Add(agent.Info{Name: entry.Name, Kind: entry.Kind, Description: entry.Description, Starters: entry.Starters}, s)
+		f.opt.Registry.Add(agent.Info{Name: entry.Name, Kind: entry.Kind, Description: entry.Description, Starters: entry.Starters, Commands: entry.Commands}, s)
 	}
 	f.file = file
 	return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
 )
 
 // The optional methods of an agent.
@@ -16,6 +17,8 @@ type (
 	healthy interface{ Health() error }
 	// modelLister is an agent whose sessions may select a model.
 	modelLister interface{ Models() []string }
+	// commander is an agent that says which commands it understands.
+	commander interface{ Commands() []chat.AgentCommand }
 	// prober is an agent that can check its health.
 	prober interface {
 		Probe(ctx context.Context) error
@@ -100,6 +103,12 @@ func (s *slot) Health() (err error) {
 // Models lists the models of the current agent that a session may select.
 func (s *slot) Models() (list []string) {
 	as(s, func(a modelLister) { list = a.Models() })
+	return list
+}
+
+// Commands lists the commands of the current agent.
+func (s *slot) Commands() (list []chat.AgentCommand) {
+	as(s, func(a commander) { list = a.Commands() })
 	return list
 }
 

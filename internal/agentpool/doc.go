@@ -4,7 +4,7 @@
 //     passes stops on and stores how a turn ended.
 //   - The [Registry] maps names to agents in the process. Every other name belongs to workers.
 //   - The [Pool] gives turns to workers, keeps them while a worker reconnects, and gives them to another worker if it
-//     does not.
+//     does not. In a cluster it also gives turns to the workers of other nodes; see nodes.go.
 //
 // A turn belongs to the server and survives every connection. Its context ends when it is stopped or the server shuts
 // down. If an agent ignores the end of its context, the turn is ended without it, and what it stores later is refused.

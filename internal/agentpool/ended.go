@@ -36,11 +36,15 @@ func (p *Pool) recovered(open func() map[chat.TurnID]bool) {
 // finished is called when the runner has finished with a turn: if it has ended, workers that named it when they
 // connected and did not get it receive the end.
 func (p *Pool) finished(turn chat.TurnID) {
+	ended := p.nodes != nil && p.turns.ended(context.Background(), turn)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups {
 		for _, r := range g.workers {
-			if slices.Contains(r.claims, turn) {
+			switch {
+			case ended:
+				p.release(r, func(t chat.TurnID) bool { return t == turn })
+			case slices.Contains(r.claims, turn):
 				p.sendEnded(r)
 			}
 		}
@@ -49,18 +53,28 @@ func (p *Pool) finished(turn chat.TurnID) {
 
 // sendEnded sends a worker the ends of the turns that it named. The caller holds mu.
 func (p *Pool) sendEnded(r *registration) {
-	if len(r.claims) == 0 || p.open == nil {
-		return
+	if len(r.claims) == 0 || p.open == nil || p.nodes != nil {
+		return // in a cluster checkClaims sends them
 	}
 	open := p.open()
-	r.claims = slices.DeleteFunc(r.claims, func(turn chat.TurnID) bool {
-		if open[turn] {
-			return false
+	p.release(r, func(turn chat.TurnID) bool { return !open[turn] })
+}
+
+// release tells a worker the ends of those turns that it named and that have ended. The caller holds mu.
+func (p *Pool) release(r *registration, ended func(turn chat.TurnID) bool) {
+	for _, turn := range slices.Clone(r.claims) {
+		if ended(turn) {
+			p.end(r, turn)
 		}
-		r.rememberEnd(turnEnd{turn, func(context.Context) error { return nil }})
-		r.worker.Ended(turn)
-		return true
-	})
+	}
+}
+
+// end tells a worker that a turn has ended. The caller holds mu.
+func (p *Pool) end(r *registration, turn chat.TurnID) {
+	r.removeClaim(turn)
+	r.rememberEnd(turnEnd{turn, func(context.Context) error { return nil }})
+	r.worker.Ended(turn)
+	p.touch(r)
 }
 
 // rememberEnd keeps an ended turn. The caller holds Pool.mu.

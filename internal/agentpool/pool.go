@@ -32,6 +32,15 @@ type Pool struct {
 	mu     sync.Mutex
 	groups map[groupKey]*workerGroup
 	open   func() map[chat.TurnID]bool // the turns that have not ended in the log; nil until they are known
+
+	// For a node of a cluster; see nodes.go.
+	nodes   Nodes // nil on a single server
+	turns   turnReader
+	out     outbox
+	changed chan struct{}              // a worker of this node has changed; has room for one
+	locals  map[uint64]*registration   // the workers of this node
+	remotes map[remoteID]*registration // the workers of other nodes
+	gone    []uint64                   // workers of this node that left, which the other nodes are not told yet
 }
 
 // groupKey is an agent name in a workspace. Workers of one workspace get no turns of another.
@@ -52,6 +61,7 @@ type job struct {
 	// Guarded by Pool.mu.
 	holder   *registration // nil: the job waits
 	orphaned bool          // its worker is disconnected and may return
+	given    bool          // it was orphaned before it was given to holder
 	moving   bool          // a new attempt begins; no worker can get the job meanwhile
 	since    time.Time     // when it lost its worker
 
@@ -62,7 +72,10 @@ type job struct {
 func NewPool(opt PoolOptions) *Pool {
 	opt.Lease = cmp.Or(opt.Lease, 60*time.Second)
 	opt.Grace = min(cmp.Or(opt.Grace, 10*time.Second), opt.Lease)
-	return &Pool{opt: opt, groups: map[groupKey]*workerGroup{}}
+	return &Pool{
+		opt: opt, groups: map[groupKey]*workerGroup{}, changed: make(chan struct{}, 1),
+		locals: map[uint64]*registration{}, remotes: map[remoteID]*registration{},
+	}
 }
 
 func (p *Pool) group(k groupKey) *workerGroup {
@@ -80,7 +93,11 @@ func (p *Pool) list(workspace string) []agent.Info {
 	var all []agent.Info
 	for k, g := range p.groups {
 		if k.workspace == workspace && (len(g.workers) > 0 || len(g.jobs) > 0) {
-			all = append(all, agent.Info{Name: k.name, Kind: "worker", Healthy: len(g.workers) > 0, Workers: len(g.workers)})
+			info := agent.Info{Name: k.name, Kind: "worker", Healthy: len(g.workers) > 0, Workers: len(g.workers)}
+			if n := len(g.workers); n > 0 {
+				info.Commands = g.workers[n-1].commands
+			}
+			all = append(all, info)
 		}
 	}
 	return all
@@ -93,32 +110,60 @@ func (p *Pool) removeEmpty(k groupKey) {
 	}
 }
 
-// assign gives waiting turns to workers with free slots, the least busy first.
-func (g *workerGroup) assign() {
+// job returns a turn of the group, or nil.
+func (g *workerGroup) job(turn chat.TurnID) *job {
+	for _, j := range g.jobs {
+		if j.turn.id == turn {
+			return j
+		}
+	}
+	return nil
+}
+
+// room returns how many more turns a worker can get. The caller holds mu.
+func (p *Pool) room(r *registration) int {
+	if r.remote != nil {
+		return r.remote.free + r.remote.given - r.held
+	}
+	n := r.slots - r.held - len(r.turns)
+	if p.nodes != nil && time.Since(r.named) < claimTime {
+		n -= len(r.claims) // the worker still has them, and gets them again soon
+	}
+	return n
+}
+
+// assign gives waiting turns to workers with free slots, the least busy first. The caller holds mu.
+func (p *Pool) assign(g *workerGroup) {
 	for _, j := range g.jobs {
 		if j.holder != nil || j.orphaned || j.moving {
 			continue
 		}
 		var best *registration
+		least := 0
 		for _, w := range g.workers {
-			if w.held < w.slots && (best == nil || w.held < best.held) {
-				best = w
+			room := p.room(w)
+			busy := w.slots - room
+			if room > 0 && (best == nil || busy < least || busy == least && best.remote != nil && w.remote == nil) {
+				best, least = w, busy
 			}
 		}
 		if best == nil {
 			return
 		}
-		j.give(best)
+		p.give(j, best)
 	}
 }
 
-func (j *job) give(w *registration) {
-	j.holder, j.orphaned = w, false
+// give gives a turn to a worker. The caller holds mu.
+func (p *Pool) give(j *job, w *registration) {
+	j.holder, j.given, j.orphaned = w, j.orphaned, false
 	w.held++
-	w.claims = slices.DeleteFunc(w.claims, func(turn chat.TurnID) bool { return turn == j.turn.id })
+	w.removeClaim(j.turn.id)
+	delete(w.turns, j.turn.id) // this node has taken it over
 	w.worker.Give(j.turn.current())
 	j.turn.in.Follow(func(e chat.Event) { w.worker.Tell(j.turn.id, e) })
 	j.notify()
+	p.touch(w)
 }
 
 func (j *job) notify() {
@@ -152,9 +197,9 @@ func (p *Pool) answer(ctx context.Context, k groupKey, t *turn, taken func() boo
 	g := p.group(k)
 	g.jobs = append(g.jobs, j)
 	if w := g.claimant(t.id); w != nil {
-		j.give(w) // it reconnected before the turn was found again
+		p.give(j, w) // it reconnected before the turn was found again
 	}
-	g.assign()
+	p.assign(g)
 	noWorker := len(g.workers) == 0
 	p.mu.Unlock()
 	defer p.remove(k, j)
@@ -273,7 +318,7 @@ func (p *Pool) expired(ctx context.Context, k groupKey, j *job) (again time.Dura
 	defer p.mu.Unlock()
 	j.moving, j.orphaned, j.restarted, j.since = false, false, false, time.Now()
 	if err == nil {
-		p.group(k).assign()
+		p.assign(p.group(k))
 	}
 	return p.opt.Lease, err
 }
@@ -317,10 +362,16 @@ func (p *Pool) remove(k groupKey, j *job) {
 	defer p.mu.Unlock()
 	g := p.group(k)
 	g.jobs = slices.DeleteFunc(g.jobs, func(o *job) bool { return o == j })
-	if j.holder != nil {
-		j.holder.held--
+	if w := j.holder; w != nil {
+		w.held--
+		if p.nodes != nil && w.endOf(j.turn.id) == nil {
+			// The worker has not reported the end. It learns it when it is in the log, or gets the turn from another owner.
+			w.claims = append(w.claims, j.turn.id)
+			w.claimed, w.named = true, time.Now()
+		}
+		p.touch(w)
 	}
 	j.turn.in.Follow(nil)
-	g.assign()
+	p.assign(g)
 	p.removeEmpty(k)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agentpool"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // testWorker is a worker's end of a connection.
@@ -24,7 +25,7 @@ type testWorker struct {
 	stops  []chat.TurnID
 	ended  []chat.TurnID
 	moved  chan struct{}
-	reg    chat.Registration
+	reg    core.Registration
 }
 
 func (h *testWorker) note(f func()) {
@@ -181,6 +182,37 @@ func TestNameIsListedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.awaitEnd(chat.Done)
+}
+
+// commandWorker announces commands when it joins.
+type commandWorker struct {
+	testWorker
+	commands []chat.AgentCommand
+}
+
+func (w *commandWorker) Commands() []chat.AgentCommand { return w.commands }
+
+// commandAgent is an agent in the process that says which commands it understands.
+type commandAgent struct{ agent.Agent }
+
+func (commandAgent) Commands() []chat.AgentCommand { return []chat.AgentCommand{{Name: "/own"}} }
+
+func TestCommandsAreListed(t *testing.T) {
+	p := newPoolServer(t, time.Minute)
+	r := agentpool.NewRegistry(p.pool)
+	r.Add(agent.Info{Name: "a"}, commandAgent{})
+	r.Add(agent.Info{Name: "b", Commands: []chat.AgentCommand{{Name: "/configured"}}}, commandAgent{})
+	first := p.pool.Join(chat.DefaultWorkspace, "worker", &commandWorker{commands: []chat.AgentCommand{{Name: "/old"}}}, 1, nil)
+	second := p.pool.Join(chat.DefaultWorkspace, "worker", &commandWorker{commands: []chat.AgentCommand{{Name: "/new", Description: "counts", Input: "N"}}}, 1, nil)
+	defer second.Leave()
+	first.Leave()
+	var got []chat.AgentCommand
+	for _, info := range r.List(chat.DefaultWorkspace, nil) {
+		got = append(got, info.Commands...)
+	}
+	if want := []chat.AgentCommand{{Name: "/own"}, {Name: "/configured"}, {Name: "/new", Description: "counts", Input: "N"}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
 }
 
 func TestReconnectedWorkerKeepsItsTurn(t *testing.T) {

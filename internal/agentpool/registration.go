@@ -2,62 +2,102 @@ package agentpool
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // registration is a connected worker.
 type registration struct {
-	pool   *Pool
-	key    groupKey
-	worker chat.Worker
-	slots  int
-	held   int
-	claims []chat.TurnID // open turns that the worker had on an earlier connection
-	ended  []turnEnd     // the last turns whose end the worker reported or received
+	pool     *Pool
+	key      groupKey
+	worker   core.Worker
+	slots    int
+	held     int
+	commands []chat.AgentCommand // that the worker announced
+	claims   []chat.TurnID       // open turns that the worker had on an earlier connection
+	ended    []turnEnd           // the last turns whose end the worker reported or received
+
+	// In a cluster:
+	remote  *remoteWorker               // nil for a worker of this node
+	id      uint64                      // of a worker of this node
+	turns   map[chat.TurnID]*remoteTurn // turns of other nodes that a worker of this node has
+	touched bool                        // the other nodes have to be told of a change
+	claimed bool                        // and of its turns
+	named   time.Time                   // when the last turn was added to claims
 }
+
+// commander is an agent in the process, or a worker, that says which commands it understands.
+type commander interface{ Commands() []chat.AgentCommand }
 
 // Join registers a worker of an agent name in a workspace that answers up to slots turns at once. The turns that it had
 // before its connection broke are given to it again: at once, or when the server gives up the broken connection.
-func (p *Pool) Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Registration {
+func (p *Pool) Join(workspace, name string, w core.Worker, slots int, holding []chat.TurnID) core.Registration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := groupKey{workspace, name}
-	r := &registration{pool: p, key: k, worker: w, slots: max(1, slots), claims: slices.Clone(holding)}
+	r := &registration{
+		pool: p, key: k, worker: w, slots: max(1, slots), claims: slices.Clone(holding),
+		id: rand.Uint64(), turns: map[chat.TurnID]*remoteTurn{}, claimed: len(holding) > 0, named: time.Now(),
+	}
+	if d, ok := w.(commander); ok {
+		r.commands = d.Commands()
+	}
+	p.locals[r.id] = r
 	g := p.group(k)
 	g.workers = append(g.workers, r)
 	for _, j := range g.jobs {
-		switch {
-		case j.holder != nil || j.moving:
-		case slices.Contains(holding, j.turn.id):
-			j.give(r)
-		case j.orphaned:
+		if j.holder == nil && !j.moving && slices.Contains(holding, j.turn.id) {
+			p.give(j, r)
+		}
+	}
+	g.joined()
+	p.assign(g)
+	p.sendEnded(r)
+	p.touch(r)
+	return r
+}
+
+// joined is called after a worker was added to the group.
+func (g *workerGroup) joined() {
+	for _, j := range g.jobs {
+		if j.holder == nil && !j.moving && j.orphaned {
 			if j.restarted && len(g.workers) == 1 {
 				j.since = time.Now() // its own worker reconnects about now too
 			}
 			j.notify() // this worker can get it after the grace period
 		}
 	}
-	g.assign()
-	p.sendEnded(r)
-	return r
 }
 
 // claimant returns the worker that had a turn on an earlier connection, or nil.
 func (g *workerGroup) claimant(turn chat.TurnID) *registration {
-	if i := slices.IndexFunc(g.workers, func(r *registration) bool { return slices.Contains(r.claims, turn) }); i >= 0 {
-		return g.workers[i]
+	for _, r := range g.workers {
+		if r.turns[turn] != nil || slices.Contains(r.claims, turn) {
+			return r
+		}
 	}
 	return nil
 }
 
 // Leave removes a worker. Its turns wait for it to return, unless it has returned on another connection already.
 func (r *registration) Leave() {
-	p := r.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	r.pool.leave(r)
+}
+
+// leave removes a worker. The caller holds mu.
+func (p *Pool) leave(r *registration) {
+	if r.remote != nil {
+		delete(p.remotes, r.remote.id)
+	} else if delete(p.locals, r.id); p.nodes != nil {
+		p.gone = append(p.gone, r.id)
+		p.touch(r)
+	}
 	g := p.group(r.key)
 	g.workers = slices.DeleteFunc(g.workers, func(o *registration) bool { return o == r })
 	for _, j := range g.jobs {
@@ -67,7 +107,7 @@ func (r *registration) Leave() {
 		j.holder, j.orphaned, j.restarted, j.since = nil, true, false, time.Now()
 		j.turn.in.Follow(nil)
 		if back := g.claimant(j.turn.id); back != nil {
-			j.give(back)
+			p.give(j, back)
 		}
 		j.notify()
 	}
@@ -78,6 +118,9 @@ func (r *registration) Leave() {
 func (r *registration) Holds(turn chat.TurnID) (chat.TurnRef, error) {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
+	if t, err := r.remoteTurn(turn); t != nil || err != nil {
+		return t.reference(), err
+	}
 	j, err := r.job(turn)
 	if err != nil {
 		return chat.TurnRef{}, err
@@ -89,6 +132,9 @@ func (r *registration) Holds(turn chat.TurnID) (chat.TurnRef, error) {
 func (r *registration) Ending(turn chat.TurnID) (func(context.Context) error, error) {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
+	if t, err := r.remoteTurn(turn); t != nil || err != nil {
+		return func(ctx context.Context) error { return r.waitReported(ctx, turn) }, err
+	}
 	j, err := r.job(turn)
 	if err == nil {
 		return j.turn.in.waitEnd, nil
@@ -103,6 +149,15 @@ func (r *registration) Ending(turn chat.TurnID) (func(context.Context) error, er
 func (r *registration) Finish(turn chat.TurnID, cause error) error {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
+	if t, err := r.remoteTurn(turn); t != nil || err != nil {
+		if t != nil {
+			delete(r.turns, turn) // its slot is free
+			r.rememberEnd(turnEnd{turn, r.pool.report(r, t, cause)})
+			r.pool.assign(r.pool.group(r.key))
+			r.pool.touch(r)
+		}
+		return err
+	}
 	j, err := r.job(turn)
 	if err != nil {
 		if r.endOf(turn) != nil {

@@ -76,6 +76,9 @@ func (r *Registry) List(workspace string, running map[string]int) []agent.Info {
 				info.Healthy, info.Problem = false, err.Error()
 			}
 		}
+		if d, ok := r.agents[name].(commander); ok && len(info.Commands) == 0 {
+			info.Commands = d.Commands()
+		}
 		if m, ok := r.agents[name].(interface{ Models() []string }); ok {
 			info.Models = m.Models()
 		}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Options configures a Runner; the zero value has defaults.
@@ -27,7 +29,7 @@ type Options struct {
 	Clean     bool           // the last process shut down in order: its open turns did not crash it
 	Wait      bool           // turns of the last process are resumed by TakeOver, not at the start
 	Tracer    trace.Tracer   // nil means no spans
-	Store     chat.StoreFunc // stores files of agents; nil means they cannot store any
+	Store     core.StoreFunc // stores files of agents; nil means they cannot store any
 	Logger    *slog.Logger   // nil means none
 }
 
@@ -51,14 +53,14 @@ type line struct {
 	workstream string
 }
 
-// run is a running turn. The fields below in are guarded by Runner.mu; the others do not change once it has begun.
+// run is a running turn. Runner.mu guards waits, stop, stopped and lost; the others do not change once it has begun.
 type run struct {
 	ref     chat.TurnRef
 	line    line
 	agent   string
 	started chat.Seq
 	trigger chat.Seq
-	begun   []chat.Event // those two, if they were committed together
+	begun   []chat.Event // the events started and trigger, if one commit has both
 	resumed bool
 	in      turnInput
 
@@ -81,7 +83,9 @@ func NewRunner(agents *Registry, opt Options) *Runner {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Runner{agents: agents, opt: opt, runs: map[line]*run{}, resumable: make(chan struct{}, 1)}
+	r := &Runner{agents: agents, opt: opt, runs: map[line]*run{}, resumable: make(chan struct{}, 1)}
+	agents.workers.turns = r
+	return r
 }
 
 // Attach sets the sessions. They report commits to the runner and the runner writes to them, so one is made first.
@@ -299,11 +303,7 @@ func (r *Runner) end(until context.Context, u *run, ref chat.TurnRef, outcome ch
 			return
 		}
 		r.opt.Logger.ErrorContext(until, "a turn could not be ended; trying again", "session", ref.Session, "turn", ref.Turn, "agent", u.agent, "err", err)
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-until.Done():
-			pause.Stop()
+		if sleep.For(until, wait) != nil {
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // sessions is the part of the session rules that agents need.
@@ -33,6 +34,7 @@ type sessions interface {
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
+	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
 }
 
@@ -42,7 +44,7 @@ type turn struct {
 	session   chat.SessionID
 	workspace string
 	sessions  sessions
-	store     chat.StoreFunc
+	store     core.StoreFunc
 	caller    chat.Caller
 	in        *turnInput
 
@@ -53,8 +55,7 @@ type turn struct {
 // load reads a turn from its session.
 func (r *Runner) load(ctx context.Context, u *run) (*turn, error) {
 	t := &turn{
-		id: u.ref.Turn, session: u.ref.Session, sessions: r.sessions, store: r.opt.Store, in: &u.in,
-		caller:     chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: u.agent}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, AllWorkspaces: true},
+		id: u.ref.Turn, session: u.ref.Session, sessions: r.sessions, store: r.opt.Store, in: &u.in, caller: agentCaller(u.agent),
 		assignment: chat.Assignment{TurnRef: u.ref, Agent: u.agent, Workstream: u.line.workstream},
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -87,6 +88,11 @@ func (r *Runner) load(ctx context.Context, u *run) (*turn, error) {
 		err = t.loadPast(ctx)
 	}
 	return t, err
+}
+
+// agentCaller is the caller for the turns of an agent.
+func agentCaller(name string) chat.Caller {
+	return chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: name}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, AllWorkspaces: true}
 }
 
 // begun returns an event that was committed together with the start of the turn, or reads it.

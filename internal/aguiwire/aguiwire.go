@@ -1,25 +1,27 @@
 // Package aguiwire has the types of AG-UI that both sides use: the dialect agui is the server of pages, and the agent kind for
-// AG-UI is the client of agents. Optional fields are left out when they are empty, because clients refuse null.
+// AG-UI is the client of agents. Prompts are interrupts in AG-UI: the dialect writes them, the agent kind reads them. Optional fields are left out when they are empty, because clients refuse null.
 package aguiwire
 
 import (
+	"slices"
 	"strings"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
 // Input is the body of a request for a run.
 type Input struct {
-	ThreadID string          `json:"threadId"`
-	RunID    string          `json:"runId"`
-	Version  string          `json:"protocolVersion,omitempty"` // only clients of 1.0 send it
-	Parent   string          `json:"parentRunId,omitempty"`
-	State    json.RawMessage `json:"state,omitempty"`
-	Messages []Message       `json:"messages"`
-	Tools    []Tool          `json:"tools"`
-	Context  []ContextItem   `json:"context"`
-	Props    json.RawMessage `json:"forwardedProps,omitempty"`
-	Resume   []Resume        `json:"resume,omitempty"`
+	ThreadID string            `json:"threadId"`
+	RunID    string            `json:"runId"`
+	Version  string            `json:"protocolVersion,omitempty"` // only clients of 1.0 send it
+	Parent   string            `json:"parentRunId,omitempty"`
+	State    json.RawMessage   `json:"state,omitempty"`
+	Messages []Message         `json:"messages"`
+	Tools    []chat.ClientTool `json:"tools"`
+	Context  []ContextItem     `json:"context"`
+	Props    json.RawMessage   `json:"forwardedProps,omitempty"`
+	Resume   []Resume          `json:"resume,omitempty"`
 }
 
 // Message is a message of any role.
@@ -43,14 +45,19 @@ type Call struct {
 	} `json:"function"`
 }
 
-// NewCall returns a call. Calls without parameters have an empty object.
+// NewCall returns a call.
 func NewCall(id, name string, params json.RawMessage) Call {
 	c := Call{ID: id, Type: "function"}
-	c.Function.Name, c.Function.Arguments = name, string(params)
-	if len(params) == 0 || string(params) == "null" {
-		c.Function.Arguments = "{}"
-	}
+	c.Function.Name, c.Function.Arguments = name, string(Arguments(params))
 	return c
+}
+
+// Arguments are the parameters of a call, an empty object when it has none.
+func Arguments(params json.RawMessage) json.RawMessage {
+	if params = json.NotNull(params); params == nil {
+		return json.RawMessage("{}")
+	}
+	return params
 }
 
 // Part is a piece of a message's content.
@@ -63,6 +70,21 @@ type Part struct {
 	URL       string `json:"url,omitempty"`
 	Data      string `json:"data,omitempty"`
 	Name      string `json:"filename,omitempty"`
+}
+
+// Text returns the text of a content: a text, or the texts of its parts in lines.
+func Text(content json.RawMessage) string {
+	var parts []Part
+	if json.Unmarshal(content, &parts) != nil {
+		return json.Text(content)
+	}
+	var texts []string
+	for _, p := range parts {
+		if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
 }
 
 // Source is where the data of a part is.
@@ -80,13 +102,6 @@ func NewSource(address, mediaType string) *Source {
 		}
 	}
 	return &Source{Type: "url", Value: address, MediaType: mediaType}
-}
-
-// Tool is a tool that the client runs.
-type Tool struct {
-	Name        string          `json:"name"`
-	Description string          `json:"description"`
-	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
 // ContextItem is something that the page tells the agent.
@@ -110,18 +125,6 @@ type Outcome struct {
 	Waits      []string    `json:"interruptIds,omitempty"`
 }
 
-// Interrupt is a question that the next run answers.
-type Interrupt struct {
-	ID       string          `json:"id"`
-	Reason   string          `json:"reason"`
-	Message  string          `json:"message,omitempty"`
-	CallID   string          `json:"toolCallId,omitempty"`
-	Schema   json.RawMessage `json:"responseSchema,omitempty"`
-	Expires  string          `json:"expiresAt,omitempty"`
-	Subagent string          `json:"subagentRunId,omitempty"`
-	Metadata map[string]any  `json:"metadata,omitempty"`
-}
-
 // Tokens are the tokens of one model.
 type Tokens struct {
 	Model     string `json:"model,omitempty"`
@@ -131,4 +134,32 @@ type Tokens struct {
 	Reasoning int64  `json:"reasoningTokens,omitempty"`
 	Cached    int64  `json:"cachedInputTokens,omitempty"`
 	Written   int64  `json:"cacheWriteInputTokens,omitempty"`
+}
+
+// NewTokens returns the tokens of a report. AG-UI has no negative counts.
+func NewTokens(u chat.AgentUsage) Tokens {
+	t := Tokens{
+		Model: u.Model, Input: max(0, u.InputTokens), Output: max(0, u.OutputTokens),
+		Reasoning: max(0, u.ReasoningTokens), Cached: max(0, u.CacheReadTokens), Written: max(0, u.CacheCreationTokens),
+	}
+	t.Total = t.Input + t.Output
+	return t
+}
+
+// AddTokens adds the tokens of a report to those of the same model.
+func AddTokens(all []Tokens, u chat.AgentUsage) []Tokens {
+	i := slices.IndexFunc(all, func(t Tokens) bool { return t.Model == u.Model })
+	if i < 0 {
+		return append(all, NewTokens(u))
+	}
+	u.Usage = u.Plus(all[i].Usage().Usage)
+	all[i] = NewTokens(u)
+	return all
+}
+
+// Usage returns the tokens as a report.
+func (t *Tokens) Usage() chat.AgentUsage {
+	return chat.AgentUsage{Model: t.Model, Usage: chat.Usage{
+		InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheReadTokens: t.Cached, CacheCreationTokens: t.Written,
+	}}
 }

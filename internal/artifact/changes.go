@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/sealed"
 )
 
@@ -21,7 +22,7 @@ import (
 
 // change is a change in progress.
 type change struct {
-	chat.FileChange
+	core.FileChange
 	record string // of the name
 	file   string // the note; "" when there is none
 	begun  bool   // the name may have changed
@@ -140,7 +141,7 @@ func (l *Local) Remove(ctx context.Context, session chat.SessionID, path string,
 	}
 	record := filepath.Join(l.folder(session), key(path))
 	defer l.paths.Lock(record)()
-	c := &change{record: record, FileChange: chat.FileChange{Session: session, Path: path, After: after}}
+	c := &change{record: record, FileChange: core.FileChange{Session: session, Path: path, After: after}}
 	err := l.hide(c)
 	if err == nil {
 		err = commit(*c.Old)
@@ -178,7 +179,7 @@ func (l *Local) hide(c *change) (err error) {
 
 // FinishChanges ends the changes that the last process did not finish. stored reports whether
 // the log has a change. It is called before the store is used.
-func (l *Local) FinishChanges(ctx context.Context, stored func(chat.FileChange) (bool, error)) error {
+func (l *Local) FinishChanges(ctx context.Context, stored func(core.FileChange) (bool, error)) error {
 	dir := filepath.Join(l.dir, changesDir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -193,7 +194,7 @@ func (l *Local) FinishChanges(ctx context.Context, stored func(chat.FileChange) 
 	return failed("finish changes of artifacts", errors.Join(problems...))
 }
 
-func (l *Local) finishChange(ctx context.Context, file string, stored func(chat.FileChange) (bool, error)) error {
+func (l *Local) finishChange(ctx context.Context, file string, stored func(core.FileChange) (bool, error)) error {
 	b, err := os.ReadFile(file)
 	if err != nil {
 		return err

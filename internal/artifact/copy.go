@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Copy copies a file to a path that is free, in the same session or in another one.
@@ -56,7 +57,7 @@ func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID, commit
 	if err := l.roomFor(0); err != nil {
 		return err
 	}
-	c := &change{FileChange: chat.FileChange{Session: to}}
+	c := &change{FileChange: core.FileChange{Session: to}}
 	if err := l.note(c); err != nil {
 		return failed("copy artifacts", err)
 	}

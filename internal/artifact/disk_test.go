@@ -194,7 +194,7 @@ func TestStoreRecoversFromCrashes(t *testing.T) {
 		{"erase: session moved to the trash", func(t *testing.T, l *Local) {
 			put(t, l, "gone", "y", "lost upload")
 			put(t, l, "gone", "z", "kept words")
-			if _, err := l.discard("gone"); err != nil {
+			if _, err := l.discard(l.folder("gone")); err != nil {
 				t.Fatal(err)
 			}
 		}, 1, ""},

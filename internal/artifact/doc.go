@@ -13,6 +13,7 @@
 //	tmp/                                                       uploads in progress
 //	trash/                                                     erased sessions, until the last byte is gone
 //	changes/                                                   notes of changes that the log may not have yet
+//	blobs/                                                     notes of bytes in another store, see Blobs
 //
 // Names are hashed, so no name that a client chooses ever becomes a path of the
 // operating system.

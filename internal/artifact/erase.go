@@ -21,7 +21,7 @@ func (l *Local) DeleteSession(ctx context.Context, session chat.SessionID) (coun
 	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	trash, err := l.discard(session)
+	trash, err := l.discard(l.folder(session))
 	if err != nil {
 		return 0, 0, failed("erase artifacts", err)
 	}
@@ -33,9 +33,36 @@ func (l *Local) DeleteSession(ctx context.Context, session chat.SessionID) (coun
 	return count, bytes, failed("erase artifacts", err)
 }
 
+// Sessions returns the hashes of the sessions that have files, see SessionHash.
+func (l *Local) Sessions() (map[string]bool, error) {
+	all := map[string]bool{}
+	groups, err := os.ReadDir(filepath.Join(l.dir, sessionsDir))
+	if err != nil {
+		return nil, failed("list artifacts", err)
+	}
+	for _, group := range groups {
+		folders, err := os.ReadDir(filepath.Join(l.dir, sessionsDir, group.Name()))
+		if err != nil {
+			return nil, failed("list artifacts", err)
+		}
+		for _, f := range folders {
+			all[f.Name()] = true
+		}
+	}
+	return all, nil
+}
+
+// DeleteFolder removes all files of the session with a hash, like DeleteSession.
+func (l *Local) DeleteFolder(hash string) error {
+	trash, err := l.discard(l.folderOf(hash))
+	if err == nil && trash != "" {
+		_, _, err = l.burn(trash)
+	}
+	return failed("erase artifacts", err)
+}
+
 // discard moves a session's folder out of sight; "" means that it has none.
-func (l *Local) discard(session chat.SessionID) (trash string, err error) {
-	folder := l.folder(session)
+func (l *Local) discard(folder string) (trash string, err error) {
 	defer l.sessions.Lock(folder)()
 	trash = filepath.Join(l.dir, trashDir, rand.Text())
 	if err := l.rename(folder, trash); err != nil {

@@ -32,8 +32,11 @@ func key(s string) string {
 const keyLen = 2 * sha256.Size
 
 func (l *Local) folder(session chat.SessionID) string {
-	k := key(string(session))
-	return filepath.Join(l.dir, sessionsDir, k[:2], k)
+	return l.folderOf(key(string(session)))
+}
+
+func (l *Local) folderOf(hash string) string {
+	return filepath.Join(l.dir, sessionsDir, hash[:2], hash)
 }
 
 // bytesFile is the path of the bytes of a name, next to its record.

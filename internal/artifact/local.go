@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/keylock"
 )
 
@@ -32,8 +32,7 @@ type Local struct {
 	paths    keylock.Locks // by record: changes of a path, with what makes them part of the log; taken first
 	sessions keylock.Locks // by folder of a session
 
-	mu    sync.Mutex
-	sound map[string]identity // files whose bytes were compared with their hash
+	seen Verifications
 }
 
 // Open makes the folder ready: it removes what uploads left behind when the
@@ -65,7 +64,7 @@ func Open(dir string, opt Options) (*Local, error) {
 // Inspect opens a folder that no process uses, to verify it. It changes nothing, and the
 // folder may be absent.
 func Inspect(dir string) *Local {
-	l := &Local{dir: dir, sound: map[string]identity{}}
+	l := &Local{dir: dir}
 	l.create = l.createTemp
 	return l
 }
@@ -148,7 +147,7 @@ func (l *Local) receive(ctx context.Context, info *Info, body io.Reader, most in
 // received, so its absence means that the session was erased since.
 func (l *Local) publish(session chat.SessionID, record, temp string, info *Info, opt PutOptions) error {
 	defer l.paths.Lock(record)()
-	c := &change{record: record, FileChange: chat.FileChange{Session: session, Path: info.Path, After: opt.After, New: info}}
+	c := &change{record: record, FileChange: core.FileChange{Session: session, Path: info.Path, After: opt.After, New: info}}
 	if err := l.replace(temp, c, opt); err != nil {
 		return errors.Join(err, l.settle(c, false))
 	}
@@ -296,7 +295,7 @@ func sourceError(err error) error {
 type Info = chat.FileInfo
 
 // PutOptions are the options of one Put.
-type PutOptions = chat.FileWrite
+type PutOptions = core.FileWrite
 
 // Options of a store. The zero value works.
 type Options struct {

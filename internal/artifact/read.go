@@ -15,7 +15,7 @@ import (
 
 // Get opens the bytes of a path. They can be sought in, so that ranges can be
 // served, and stay readable when the path is put again or deleted. Damaged bytes
-// are an error, see checked.
+// are an error, see Verified.
 func (l *Local) Get(ctx context.Context, session chat.SessionID, path string) (io.ReadSeekCloser, Info, error) {
 	if err := check(session, path); err != nil {
 		return nil, Info{}, err

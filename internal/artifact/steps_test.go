@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 var errKilled = errors.New("the process was killed")
@@ -46,7 +47,7 @@ func (g *logOf) remove(l *Local) error {
 	})
 }
 
-func (g *logOf) has(c chat.FileChange) (bool, error) {
+func (g *logOf) has(c core.FileChange) (bool, error) {
 	if c.New == nil {
 		return g.sum == "", nil
 	}
@@ -133,7 +134,7 @@ func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 			return l.step()
 		})
 		l = open(t, dir, Options{})
-		if err := l.FinishChanges(t.Context(), func(chat.FileChange) (bool, error) { return forked, nil }); err != nil {
+		if err := l.FinishChanges(t.Context(), func(core.FileChange) (bool, error) { return forked, nil }); err != nil {
 			t.Fatal(err)
 		}
 		count, _, err := l.Usage(t.Context(), "fork")

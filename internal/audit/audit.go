@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // The events that this package adds, and the one that it counts.
@@ -216,9 +217,7 @@ func (w *writer) append(ctx context.Context, id chat.SessionID, drafts []chat.Dr
 		case ctx.Err() == nil:
 			w.logger.Warn("the audit log cannot be written; trying again", "session", id, "err", err)
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if sleep.For(ctx, pause) != nil {
 			return false
 		}
 	}

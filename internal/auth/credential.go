@@ -108,7 +108,7 @@ func (a *Auth) Check(c chat.Caller) error {
 	if _, ok := a.root(c.Credential); !ok {
 		return errRevoked
 	}
-	if c.SignIn != "" && a.signIns.signedIn(c.SignIn) == nil {
+	if c.SignIn != "" && a.signIns.signedIn(c) == nil {
 		return errSignedOut
 	}
 	return nil
@@ -147,7 +147,7 @@ func (a *Auth) Context(ctx context.Context, c chat.Caller) (context.Context, con
 		stops = append(stops, context.AfterFunc(t.end, func() { cancel(errRevoked) }))
 	}
 	if c.SignIn != "" {
-		if live := a.signIns.signedIn(c.SignIn); live != nil {
+		if live := a.signIns.signedIn(c); live != nil {
 			stops = append(stops, context.AfterFunc(live, func() { cancel(errSignedOut) }))
 		} else {
 			cancel(errSignedOut)

@@ -23,9 +23,10 @@ const (
 
 // signIns keeps signed-in browsers and one-time codes in memory: keys are random, are
 // stored only as hashes, can be revoked at once, and are not on disk. After a restart
-// browsers sign in again.
+// browsers sign in again. In a cluster they are signed instead; see sharedSignIns.
 type signIns struct {
-	now func() time.Time
+	now    func() time.Time
+	shared *sharedSignIns // nil on a single server
 
 	mu    sync.Mutex
 	live  map[[sha256.Size]byte]signIn
@@ -83,6 +84,9 @@ func remove(m map[[sha256.Size]byte]signIn, key [sha256.Size]byte) {
 }
 
 func (s *signIns) get(key string) (chat.Caller, bool) {
+	if s.shared != nil {
+		return s.shared.get(key)
+	}
 	sum := sha256.Sum256([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +101,11 @@ func (s *signIns) get(key string) (chat.Caller, bool) {
 
 // signedIn returns a context that ends when a browser is signed out, nil when it was
 // signed out already.
-func (s *signIns) signedIn(id string) context.Context {
+func (s *signIns) signedIn(c chat.Caller) context.Context {
+	if s.shared != nil {
+		return s.shared.signedIn(c.SignIn, c.Expires)
+	}
+	id := c.SignIn
 	var sum [sha256.Size]byte
 	if n, err := hex.Decode(sum[:], []byte(id)); err != nil || n != len(sum) {
 		return nil
@@ -120,25 +128,35 @@ func (s *signIns) drop(fits func(chat.Caller) bool) {
 	}
 }
 
-func (s *signIns) end(key string) {
+func (s *signIns) end(ctx context.Context, key string) error {
+	if s.shared != nil {
+		return s.shared.end(ctx, key)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	remove(s.live, sha256.Sum256([]byte(key)))
+	return nil
 }
 
 // redeem uses up a one-time code.
-func (s *signIns) redeem(code string) (chat.Caller, bool) {
+func (s *signIns) redeem(ctx context.Context, code string) (chat.Caller, bool, error) {
+	if s.shared != nil {
+		return s.shared.redeem(ctx, code)
+	}
 	sum := sha256.Sum256([]byte(code))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g, ok := s.links[sum]
 	remove(s.links, sum)
-	return g.caller, ok && s.now().Before(g.until)
+	return g.caller, ok && s.now().Before(g.until), nil
 }
 
 // Link makes a one-time code that signs a browser in as c within ten minutes,
 // by opening [LinkPath] with it. It is not valid after c's credential has ended.
 func (a *Auth) Link(c chat.Caller) string {
+	if s := a.signIns.shared; s != nil {
+		return s.make(linkIssuer, c, a.opt.Now().Add(linkTTL))
+	}
 	return a.signIns.put(a.signIns.links, maxLinks, c, a.opt.Now().Add(linkTTL))
 }
 
@@ -164,7 +182,11 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 			fail(w, r, chat.Errorf(chat.Invalid, "open the link itself to sign in"))
 			return
 		}
-		c, ok := a.signIns.redeem(r.URL.Query().Get("code"))
+		c, ok, err := a.signIns.redeem(r.Context(), r.URL.Query().Get("code"))
+		if err != nil {
+			fail(w, r, err)
+			return
+		}
 		ok = ok && a.Check(c) == nil
 		if !ok && !a.Open() {
 			err := chat.Errorf(chat.Unauthenticated, "this sign-in link was used before or is older than ten minutes: `parley serve` prints a new one when it starts")
@@ -192,8 +214,13 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 	mux.HandleFunc("POST "+SessionPath, session)
 	mux.HandleFunc("GET "+SessionPath, session)
 	mux.HandleFunc("DELETE "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
+		var failed error
 		if cookie, err := r.Cookie(CookieName); err == nil {
-			a.signIns.end(cookie.Value)
+			failed = a.signIns.end(r.Context(), cookie.Value)
+		}
+		if failed != nil {
+			fail(w, r, failed)
+			return
 		}
 		http.SetCookie(w, &http.Cookie{Name: CookieName, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r)})
 		w.WriteHeader(http.StatusNoContent)
@@ -204,7 +231,12 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 // setCookie signs a browser in, for as long as the credential lasts at most.
 func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, by Carrier) {
 	c = expireBy(c, a.opt.Now().Add(a.opt.SessionTTL))
-	key := a.signIns.put(a.signIns.live, maxSignIns, c, c.Expires)
+	key := ""
+	if s := a.signIns.shared; s != nil {
+		key = s.make(cookieIssuer, c, c.Expires)
+	} else {
+		key = a.signIns.put(a.signIns.live, maxSignIns, c, c.Expires)
+	}
 	http.SetCookie(w, &http.Cookie{
 		Name: CookieName, Value: key, Path: "/", Expires: c.Expires,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/hkdf"
 	"crypto/rand"
@@ -11,19 +12,26 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Cluster makes an embedded server one of several that store JetStream's data together. All of them have the same Name, Peers
 // and Key.
 //
 // Traffic between the nodes has its own account with JetStream, which no login of a client reaches; see Server.ConnectNodes.
+// The accounts of clients belong to one node: messages of clients do not reach clients of other nodes.
 // An acknowledgement of JetStream means that the disks of a majority have the message.
 type Cluster struct {
 	Name      string   // id of the cluster
@@ -37,8 +45,9 @@ type Cluster struct {
 
 const (
 	nodesAccount = "PARLEY" // of the traffic between the nodes
-	mainAccount  = "MAIN"   // takes the place of the global account, which cannot have JetStream beside other accounts
+	mainAccount  = "MAIN"   // takes the place of the global account; see account
 	nodesUser    = "parley-nodes"
+	systemUser   = "parley-system" // changes the cluster itself
 
 	clusterStore   = 64 << 30 // most bytes that JetStream may take on a node
 	clusterPayload = 24 << 20 // a commit of the largest request, and JetStream's answer that has it in base64
@@ -70,8 +79,13 @@ func (c *Cluster) validate() error {
 
 // apply changes the settings of a server that is not in a cluster.
 func (c *Cluster) apply(o *server.Options) error {
-	// Accounts with JetStream can only be configured by text.
-	text := fmt.Sprintf("accounts { %s { jetstream: enabled }, %s { jetstream: enabled } }", nodesAccount, mainAccount)
+	// Accounts with JetStream can only be configured by text. Every node knows the main accounts of all nodes, because the leader
+	// of JetStream creates the streams of all of them.
+	text := "accounts { " + nodesAccount + " { jetstream: enabled }"
+	for _, addr := range c.Peers {
+		text += ", " + accountAt(mainAccount, addr) + " { jetstream: enabled }"
+	}
+	text += " }"
 	var accounts server.Options
 	if err := accounts.ProcessConfigString(text); err != nil {
 		return fmt.Errorf("accounts of NATS: %w", err)
@@ -85,7 +99,9 @@ func (c *Cluster) apply(o *server.Options) error {
 		port = server.RANDOM_PORT
 	}
 	o.ServerName = c.Node
+	o.Tags = []string{c.tag()}
 	o.MaxPayload = clusterPayload
+	o.MaxPending = 4 * clusterPayload // a node reads several partitions
 	o.SyncAlways = !c.SyncLater
 	o.JetStreamMaxStore = clusterStore
 	o.Cluster = server.ClusterOpts{
@@ -107,6 +123,31 @@ func (c *Cluster) apply(o *server.Options) error {
 		o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: addr, User: user})
 	}
 	return nil
+}
+
+// account returns the name of an account of this node's clients.
+func (c *Cluster) account(name string) string { return accountAt(name, c.Listen) }
+
+// accountAt returns the name of an account of the node at an address. The address stays when a node gets a new id after the loss
+// of its disk.
+func accountAt(name, addr string) string {
+	return name + "_" + strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '_'
+	}, addr)
+}
+
+// tag names this node for the placement of streams.
+func (c *Cluster) tag() string { return strings.ToLower(c.account("node")) }
+
+// Tag is the tag of streams that this server alone stores, "" without a cluster.
+func (s *Server) Tag() string {
+	if s.opt.Cluster == nil {
+		return ""
+	}
+	return s.opt.Cluster.tag()
 }
 
 // derive returns a key for one purpose.
@@ -153,7 +194,7 @@ func (s *Server) main() (*server.Account, error) {
 	if s.opt.Cluster == nil {
 		return s.nats.GlobalAccount(), nil
 	}
-	return s.nats.LookupAccount(mainAccount)
+	return s.nats.LookupAccount(s.opt.Cluster.account(mainAccount))
 }
 
 // ConnectNodes returns a connection from within the process to the account of the traffic between nodes. It may do
@@ -165,14 +206,72 @@ func (s *Server) ConnectNodes(name string) (*nats.Conn, error) {
 	return s.connect(name, nodesUser)
 }
 
-// CompactStream removes messages that were purged from a stream of the nodes from this node's files. Without it their text
-// stays in the log of JetStream for some minutes.
-func (s *Server) CompactStream(name string) error {
-	err := s.nats.JetStreamSnapshotStream(nodesAccount, name)
-	if err != nil && err.Error() != noSnapshot {
-		return fmt.Errorf("compact stream %s: %w", name, err)
+// CompactStream waits until this node has purged all messages of a stream of the nodes before the sequence first, and has a later
+// one, and removes them from its files. Without it their text stays in the Raft log of JetStream for some minutes. It succeeds only
+// if that log is empty afterwards, because an entry keeps what is before it in the same file. So nothing may be written to the
+// stream meanwhile.
+func (s *Server) CompactStream(ctx context.Context, name string, first uint64) error {
+	for {
+		have, group, err := s.stateOf(name)
+		if err != nil {
+			return fmt.Errorf("compact stream %s: %w", name, err)
+		}
+		if have.FirstSeq >= first && have.LastSeq >= first {
+			if g := s.raftGroup(group); g.Applied >= g.PIndex {
+				if err := s.nats.JetStreamSnapshotStream(nodesAccount, name); err != nil && err.Error() != noSnapshot {
+					return fmt.Errorf("compact stream %s: %w", name, err)
+				}
+				if s.raftGroup(group).WAL.Msgs == 0 && !s.removing(name, group) {
+					return nil
+				}
+			}
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("compact stream %s: this node has not purged it yet: %w", name, ctx.Err())
+		}
 	}
-	return nil
+}
+
+// removing reports whether JetStream is still removing files of a stream or of its Raft group. It moves them to a folder and
+// removes that later.
+func (s *Server) removing(name, group string) bool {
+	dir := s.nats.JetStreamConfig().StoreDir
+	for _, folder := range []string{filepath.Join(dir, nodesAccount, "streams", name), filepath.Join(dir, s.nats.SystemAccount().Name, "_js_", group)} {
+		if _, err := os.Stat(filepath.Join(folder, "__msgs__")); !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	return false
+}
+
+// raftGroup returns the state of a Raft group on this node.
+func (s *Server) raftGroup(name string) (g server.RaftzGroup) {
+	if all := s.nats.Raftz(&server.RaftzOptions{AccountFilter: nodesAccount, GroupFilter: name}); all != nil {
+		for _, groups := range *all {
+			if g, ok := groups[name]; ok {
+				return g
+			}
+		}
+	}
+	return g
+}
+
+// stateOf returns the state of a stream of the nodes, as this node has it, and the name of its Raft group.
+func (s *Server) stateOf(name string) (st server.StreamState, group string, err error) {
+	all, err := s.nats.Jsz(&server.JSzOptions{Account: nodesAccount, Streams: true, RaftGroups: true})
+	if err != nil {
+		return st, "", err
+	}
+	for _, account := range all.AccountDetails {
+		for _, stream := range account.Streams {
+			if stream.Name == name {
+				return stream.State, stream.RaftGroup, nil
+			}
+		}
+	}
+	return st, "", errors.New("this node does not store it")
 }
 
 // ClusterAddr is where the other nodes connect, "" without a cluster.
@@ -194,4 +293,36 @@ func (s *Server) Routes() int {
 		ids[r.RemoteID] = true
 	}
 	return len(ids)
+}
+
+// RemoveNode removes a server that is gone for good from the cluster, so that others store what it has stored.
+func (s *Server) RemoveNode(ctx context.Context, name string) error {
+	conn, err := s.connect("remove "+name, systemUser)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	body, err := json.Marshal(map[string]string{"peer": name})
+	if err != nil {
+		return err
+	}
+	m, err := conn.RequestWithContext(ctx, server.JSApiRemoveServer, body)
+	if err != nil {
+		return fmt.Errorf("remove server %s: %w", name, err)
+	}
+	var reply struct {
+		Success bool `json:"success"`
+		Error   *struct {
+			Description string `json:"description"`
+		} `json:"error"`
+	}
+	switch err := json.Unmarshal(m.Data, &reply); {
+	case err != nil:
+		return fmt.Errorf("remove server %s: %w", name, err)
+	case reply.Error != nil:
+		return fmt.Errorf("remove server %s: %s", name, reply.Error.Description)
+	case !reply.Success:
+		return fmt.Errorf("remove server %s: unexpected answer %q", name, m.Data)
+	}
+	return nil
 }

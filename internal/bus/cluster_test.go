@@ -143,31 +143,21 @@ func TestClientsDoNotReachTheTrafficBetweenNodes(t *testing.T) {
 	}
 }
 
-// Messages of clients reach clients of other nodes.
-func TestClientsOfDifferentNodesReachEachOther(t *testing.T) {
+// Each node publishes to its own clients. A message of another node would show them an event twice.
+func TestClientsOfDifferentNodesAreApart(t *testing.T) {
 	nodes := startNodes(t, nil)
 	reader := dial(t, nodes[1])
 	got := follow(t, reader.Conn, "a.s1.live")
-	own, err := nodes[0].Connect("test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer own.Close()
-	ticker := time.NewTicker(50 * time.Millisecond) // until the interest of the reader is known to the first node
-	defer ticker.Stop()
-	deadline := time.After(20 * time.Second)
-	for {
-		say(t, own, "out.s1.live", "committed")
-		select {
-		case m := <-got:
-			if string(m.Data) != "committed" {
-				t.Fatalf("%s", m.Data)
-			}
-			return
-		case <-ticker.C:
-		case <-deadline:
-			t.Fatal("nothing arrived on the other node")
+	for i, text := range []string{"of the other node", "of its own node"} {
+		own, err := nodes[i].Connect("test")
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer own.Close()
+		say(t, own, "out.s1.live", text)
+	}
+	if m := next(t, got); string(m.Data) != "of its own node" {
+		t.Fatalf("%s", m.Data)
 	}
 }
 
@@ -264,5 +254,53 @@ func TestNodesBeyondThisMachineNeedAKey(t *testing.T) {
 	}
 	if err := (Options{Addr: "127.0.0.1:0", Dir: "d", Cluster: &Cluster{Listen: "127.0.0.1:0"}}).Validate(); err == nil || !strings.Contains(err.Error(), "name") {
 		t.Error(err)
+	}
+}
+
+// A server that is gone for good is removed, and a new one at its address stores what it had stored.
+func TestANewServerTakesThePlaceOfOneThatIsRemoved(t *testing.T) {
+	t.Parallel() // it waits for elections
+	var last Options
+	nodes := startNodes(t, func(i int, o *Options) {
+		if i == 2 {
+			last = *o
+		}
+	})
+	js := createStream(t, nodes[0], jetstream.StreamConfig{Name: "S", Subjects: []string{"kept"}, Replicas: 3})
+	nodes[2].Close()
+	place := *last.Cluster
+	place.Node = "n3"
+	last.Cluster, last.Dir = &place, t.TempDir()
+	start(t, last)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	current := func(name string) bool {
+		once, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		s, err := js.Stream(once, "S")
+		if err != nil || s.CachedInfo().Cluster == nil {
+			return false
+		}
+		for _, r := range s.CachedInfo().Cluster.Replicas {
+			if r.Name == name && r.Current && !r.Offline {
+				return true
+			}
+		}
+		return s.CachedInfo().Cluster.Leader == name
+	}
+	for err := nodes[0].RemoveNode(ctx, "n2"); err != nil; err = nodes[0].RemoveNode(ctx, "n2") {
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // there may be no leader at the moment
+	}
+	for !current("n3") {
+		if ctx.Err() != nil {
+			t.Fatal("the new server does not store the stream")
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err := nodes[0].RemoveNode(ctx, "nobody"); err == nil {
+		t.Error("a server that does not exist was removed")
 	}
 }

@@ -84,7 +84,7 @@ func (s *Server) open(ctx context.Context) error {
 		return err
 	}
 	for _, a := range s.opt.Accounts {
-		acc, err := s.nats.RegisterAccount(a.Name)
+		acc, err := s.nats.RegisterAccount(s.account(a.Name))
 		if err != nil {
 			return fmt.Errorf("account %s: %w", a.Name, err)
 		}
@@ -112,6 +112,14 @@ func (s *Server) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// account returns the name of an account at this server. In a cluster each node has its own ones, except that of the nodes.
+func (s *Server) account(name string) string {
+	if s.opt.Cluster == nil || name == nodesAccount || name == s.nats.SystemAccount().Name {
+		return name
+	}
+	return s.opt.Cluster.account(name)
 }
 
 func addMappings(acc *server.Account, pairs []Pair) error {
@@ -237,10 +245,12 @@ type authenticator Server
 // Check decides about one login. It is called on the client's own goroutine.
 func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	if (o.Username == internalUser || o.Username == nodesUser) && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
+	if (o.Username == internalUser || o.Username == nodesUser || o.Username == systemUser) && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
 		account := ""
 		if o.Username == nodesUser {
 			account = nodesAccount
+		} else if o.Username == systemUser {
+			account = d.nats.SystemAccount().Name
 		}
 		return d.register(c, &server.User{Username: o.Username}, account)
 	}
@@ -279,7 +289,7 @@ func (d *authenticator) register(c server.ClientAuthentication, user *server.Use
 		account = mainAccount
 	}
 	if account != "" {
-		acc, err := d.nats.LookupAccount(account)
+		acc, err := d.nats.LookupAccount((*Server)(d).account(account))
 		if err != nil {
 			return false
 		}

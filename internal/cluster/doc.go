@@ -12,8 +12,8 @@
 //   - another frame counts if its epoch is the present one and its number follows that of the last frame that counted;
 //   - repeated frames and frames of older epochs are void.
 //
-// No clock and no answer of the log decides whether a frame counts. An owner whose claim was followed by another one learns
-// it from the log, before it has answered for anything that does not count.
+// No clock and no answer of the log decides whether a frame counts. When another claim follows, the owner reads it in
+// the log before it acknowledges any record that does not count.
 //
 // # Acknowledged
 //

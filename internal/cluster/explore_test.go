@@ -194,12 +194,12 @@ func (n *node) pending() (all []write) {
 
 func (w *world) submit(i int, v write) {
 	n := &w.nodes[i]
-	t, f, ok := n.p.Submit(v.record())
+	t, ok := n.p.Submit(v.record())
 	if !ok {
 		w.failf("n%d owns the partition and refuses a write", i)
 	}
 	n.tickets[t] = v
-	w.append(f)
+	w.append(n.p.Next())
 }
 
 func (w *world) read(i int) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/parley-hq/parley/internal/fields"
 )
@@ -63,6 +64,11 @@ func (f *Frame) Append(b []byte) []byte {
 		return f.Claim.append(b)
 	}
 	b = append(b, f.Digest[:]...)
+	size := 0
+	for _, r := range f.Records {
+		size += 1 + binary.MaxVarintLen64 + len(r.Data)
+	}
+	b = slices.Grow(b, size)
 	for _, r := range f.Records {
 		b = append(b, r.Kind)
 		b = fields.AppendBytes(b, r.Data)

@@ -9,8 +9,9 @@ import (
 // Log orders the frames of each partition and stores them on a majority of the nodes. Its methods may be called at the same
 // time.
 type Log interface {
-	// Append adds a frame at the end of a partition's log. After nil the frame is on the disks of a majority. After an error
-	// its fate is unknown: it may be in the log already, get there later, or never.
+	// Append adds a frame at the end of a partition's log. After nil a majority of the nodes has the frame: on
+	// disk, unless the server runs without fsync (--sync). After an error
+	// it is not known whether the frame is stored: it may be in the log already, get there later, or never.
 	Append(ctx context.Context, part int, frame []byte) error
 
 	// Tail returns the entries after a position, in order, without holes and without repeats, and waits for new ones. It ends
@@ -28,6 +29,22 @@ type Log interface {
 
 // Limited is a Log that may take smaller records than MaxRecord.
 type Limited interface{ MaxRecord() int }
+
+// Stored is a Log that knows which servers store a partition, also those that are down. Their names are those of the nodes.
+type Stored interface {
+	Servers(ctx context.Context, part int) ([]string, error)
+}
+
+// Sized is a Log that knows how many bytes the log of a partition takes.
+type Sized interface {
+	Size(ctx context.Context, part int) (bytes int64, err error)
+}
+
+// Renewable is a Log that can replace the log of a partition by an empty one whose first position is after+1. If it fails, the
+// partition may have its log, none, or an empty one.
+type Renewable interface {
+	Renew(ctx context.Context, part int, after Pos) error
+}
 
 // Entry is a frame at its position.
 type Entry struct {

@@ -61,15 +61,15 @@ func (p *Partition) claim(c Claim) *Frame {
 	return &Frame{Cluster: p.cluster, Partition: p.partition, Epoch: p.copy.Epoch + 1, Claim: c}
 }
 
-// Submit queues a record. A later Outcome has its ticket. Submit returns the frame to append, nil if one is in flight. It
-// returns false, and no ticket, if this process does not own the partition.
-func (p *Partition) Submit(r Record) (t Ticket, send *Frame, ok bool) {
+// Submit queues a record for the next frame, which Next returns. A later Outcome has its ticket. It returns false, and no ticket,
+// if this process does not own the partition.
+func (p *Partition) Submit(r Record) (t Ticket, ok bool) {
 	if !p.Owns() {
-		return 0, nil, false
+		return 0, false
 	}
 	p.tickets++
 	p.waiting = append(p.waiting, queued{p.tickets, r})
-	return p.tickets, p.send(), true
+	return p.tickets, true
 }
 
 // Sent returns the frame in flight, to append it again, or nil.
@@ -93,13 +93,14 @@ func (p *Partition) Take(pos Pos, f *Frame) Outcome {
 	}
 	p.copy = next
 	if p.Owns() {
-		o.Send = p.send()
+		o.Send = p.Next()
 	}
 	return o
 }
 
-// send puts the waiting records that fit into a frame, unless one is in flight.
-func (p *Partition) send() *Frame {
+// Next puts the waiting records that fit into a frame and returns it, to append it to the log. It returns nil if a frame is in
+// flight or no record waits.
+func (p *Partition) Next() *Frame {
 	if p.sent != nil || len(p.waiting) == 0 {
 		return nil
 	}

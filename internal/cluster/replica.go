@@ -63,6 +63,9 @@ type Heartbeat struct {
 	URL     string    // where clients reach the node
 	Version string    // of its program
 	Ready   bool      // it serves clients
+	Barred  string    // why it must not own partitions; "" if it may
+	Sent    time.Time // by its clock
+	Free    uint64    // bytes of its disk
 	Heard   time.Time `json:"-"` // when this node got it
 }
 
@@ -85,14 +88,15 @@ type ReplicaOptions struct {
 	MaxRecord int           // size of the largest record that Log takes [MaxRecord]
 	Rank      int           // nodes with a lower rank claim earlier
 	Heartbeat time.Duration // between two heartbeats [500 ms]
-	Takeover  time.Duration // without a sign of the owner until rank 0 claims; half of it more for each further rank [2 s]
+	Takeover  time.Duration // how long the owner may be silent before rank 0 claims; each next rank waits half as long again [2 s]
 	Append    time.Duration // limit of one append [2 s]
 	Resend    time.Duration // until a frame that was not read back is appended again [2 s]
 
+	Meter  Meter        // nil means none
 	Logger *slog.Logger // nil means none
 }
 
-// Status says what a replica has applied.
+// Status says what a replica has applied. A replica whose Run has ended owns nothing.
 type Status struct {
 	Copy Copy
 	Owns bool // this process owns the partition
@@ -106,13 +110,14 @@ type Replica struct {
 
 	wake     chan struct{} // something was submitted or heard
 	handover chan *handover
+	quieting chan *quiet
 	appended chan *flight
 	ended    chan struct{} // closed when Run has ended
 
 	mu        sync.Mutex
 	submitted []submission
 	peers     map[string]Heartbeat // the last one of each other node
-	sign      time.Time            // of the owner's life
+	ownerSeen time.Time            // when the owner was last heard
 	stopped   bool
 	status    Status
 	waiting   bool          // somebody waits for advanced
@@ -122,16 +127,18 @@ type Replica struct {
 	ctx     context.Context
 	tasks   sync.WaitGroup
 	part    *Partition
-	pending map[Ticket]func(Pos, error)
+	pending map[Ticket]submission
 	flight  *flight
 	failed  int // appends in a row
 	leaving *handover
+	quiet   *quiet // nil while records are sent
 	ticked  time.Time
 }
 
 type submission struct {
 	record Record
 	done   func(Pos, error)
+	at     time.Time
 }
 
 type handover struct {
@@ -140,10 +147,20 @@ type handover struct {
 	done chan error
 }
 
+// quiet is a time in which this process sends no frames.
+type quiet struct {
+	began chan error // gets nil when no frame is on its way
+	pos   Pos        // the last position, set before
+	told  bool
+	ended chan struct{} // closed by the caller
+}
+
 // flight is a frame that this process wants in the log.
 type flight struct {
 	frame  *Frame
+	begun  time.Time
 	cancel context.CancelFunc
+	tries  int
 	again  time.Time // when it is appended again; zero while an append is running
 	err    error     // of the last append
 }
@@ -166,15 +183,18 @@ func NewReplica(opt ReplicaOptions) *Replica {
 		_, _ = rand.Read(b[:]) // never fails
 		opt.Process = binary.BigEndian.Uint64(b[:])
 	}
+	if opt.Meter == nil {
+		opt.Meter = noMeter{}
+	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Replica{
 		opt: opt, log: opt.Logger.With("partition", opt.Partition),
-		wake: make(chan struct{}, 1), handover: make(chan *handover), appended: make(chan *flight), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), handover: make(chan *handover), quieting: make(chan *quiet), appended: make(chan *flight), ended: make(chan struct{}),
 		peers: map[string]Heartbeat{}, status: Status{Copy: opt.Copy}, advanced: make(chan struct{}),
 		part:    NewPartition(opt.Cluster, uint16(opt.Partition), opt.Node, opt.Process, opt.Copy),
-		pending: map[Ticket]func(Pos, error){},
+		pending: map[Ticket]submission{},
 	}
 }
 
@@ -189,7 +209,7 @@ func (r *Replica) Submit(record Record, done func(Pos, error)) {
 	r.mu.Lock()
 	stopped, owns := r.stopped, r.status.Owns
 	if !stopped && owns {
-		r.submitted = append(r.submitted, submission{record, done})
+		r.submitted = append(r.submitted, submission{record, done, time.Now()})
 	}
 	r.mu.Unlock()
 	if stopped || !owns {
@@ -199,7 +219,7 @@ func (r *Replica) Submit(record Record, done func(Pos, error)) {
 	r.notify()
 }
 
-// Commit is Submit for callers that wait. It has no context, because the fate of a record is not known before Submit says
+// Commit is Submit for callers that wait. It has no context, because the outcome of a record is not known before Submit says
 // it.
 func (r *Replica) Commit(record Record) (Pos, error) {
 	type result struct {
@@ -222,12 +242,19 @@ func (r *Replica) Heard(h Heartbeat) {
 	r.peers[h.Node] = h
 	owner := h.Owner && h.Epoch >= r.status.Copy.Epoch
 	if owner {
-		r.sign = time.Now()
+		r.ownerSeen = time.Now()
 	}
 	r.mu.Unlock()
 	if owner {
 		r.notify()
 	}
+}
+
+// Forget drops what was heard of a node.
+func (r *Replica) Forget(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.peers, node)
 }
 
 // Peers returns the last heartbeat of each other node.
@@ -292,6 +319,31 @@ func (r *Replica) HandOver(ctx context.Context, node string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// Quiet calls f while the owner sends no frames; records that are submitted wait. f gets the last position that was applied. It
+// should take some milliseconds.
+func (r *Replica) Quiet(ctx context.Context, f func(Pos) error) error {
+	q := &quiet{began: make(chan error, 1), ended: make(chan struct{})}
+	select {
+	case r.quieting <- q:
+	case <-r.ended:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer close(q.ended)
+	select {
+	case err := <-q.began:
+		if err != nil {
+			return err
+		}
+	case <-r.ended:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return f(q.pos)
 }
 
 func (r *Replica) notify() {

@@ -73,6 +73,36 @@ func TestTheNodeOfTheLowestRankOwnsANewPartition(t *testing.T) {
 	})
 }
 
+// A node that is heard has applied position 5, and the log is empty: it has lost something, and a claim would begin a second
+// history. A node of an older epoch is not waited for.
+func TestANodeThatIsBehindDoesNotClaim(t *testing.T) {
+	silent := func(_ int, o *cluster.ReplicaOptions) { o.Send = nil }
+	run(t, silent, func(t *testing.T, g *group) {
+		for _, r := range g.replicas {
+			r.Heard(cluster.Heartbeat{Node: "n9", Epoch: 1, Pos: 5})
+		}
+		time.Sleep(time.Minute)
+		for i, r := range g.replicas {
+			if r.Status().Copy.Epoch != 0 {
+				t.Fatalf("n%d has applied a claim", i)
+			}
+			r.Forget("n9")
+		}
+		owner := g.owner(t)
+		for _, r := range g.replicas {
+			r.Heard(cluster.Heartbeat{Node: "n9", Epoch: 0, Pos: 5})
+		}
+		if _, err := g.replicas[owner].Commit(record(1, 0, 0)); err != nil {
+			t.Fatal(err)
+		}
+		before := g.replicas[0].Status().Copy.Epoch
+		time.Sleep(time.Minute) // without heartbeats the nodes take the partition from each other
+		if after := g.replicas[0].Status().Copy.Epoch; after == before {
+			t.Error("nobody claims the partition because of a node of an older epoch")
+		}
+	})
+}
+
 func TestARecordIsAppliedWhenItIsAcknowledged(t *testing.T) {
 	run(t, nil, func(t *testing.T, g *group) {
 		o := g.owner(t)
@@ -238,6 +268,43 @@ func TestNodesThatMayNotOwnClaimNothing(t *testing.T) {
 	run(t, func(i int, o *cluster.ReplicaOptions) { o.MayOwn = func() bool { return i == 2 } }, func(t *testing.T, g *group) {
 		if o := g.owner(t); o != 2 {
 			t.Errorf("n%d owns the partition", o)
+		}
+	})
+}
+
+func TestRecordsWaitWhileTheLogIsQuiet(t *testing.T) {
+	run(t, nil, func(t *testing.T, g *group) {
+		o := g.owner(t)
+		r := g.replicas[o]
+		var tasks sync.WaitGroup
+		commit := func(session byte) {
+			tasks.Go(func() {
+				for n := range uint32(20) {
+					if _, err := r.Commit(record(uint64(session)<<32|uint64(n), session, n)); err != nil {
+						t.Errorf("record %d of session %d: %v", n, session, err)
+					}
+				}
+			})
+		}
+		commit(0)
+		time.Sleep(20 * time.Millisecond)
+		err := r.Quiet(t.Context(), func(pos cluster.Pos) error {
+			commit(1)
+			time.Sleep(time.Second)
+			if _, last, _ := g.log.View("reader").Ends(t.Context(), 0); last != pos {
+				t.Errorf("the log has position %d, the last one was %d", last, pos)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tasks.Wait()
+		if n := len(g.stores[o].data); n != 40 {
+			t.Errorf("%d records are stored", n)
+		}
+		if err := g.replicas[(o+1)%3].Quiet(t.Context(), nil); !errors.Is(err, cluster.ErrNotOwner) {
+			t.Error(err)
 		}
 	})
 }

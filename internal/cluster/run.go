@@ -25,7 +25,7 @@ func (r *Replica) Run(ctx context.Context) error {
 func (r *Replica) run(ctx context.Context) error {
 	entries, ended := make(chan Entry, 64), make(chan error, 1)
 	r.tasks.Go(func() { ended <- r.tail(ctx, entries) })
-	r.alive()
+	r.ownerHeard()
 	r.ticked = time.Now()
 	beat := time.NewTicker(r.opt.Heartbeat)
 	defer beat.Stop()
@@ -38,6 +38,9 @@ func (r *Replica) run(ctx context.Context) error {
 			again.Stop()
 		}
 		select {
+		case <-r.quietEnded():
+			r.quiet = nil
+			r.accept()
 		case <-ctx.Done():
 			return ctx.Err()
 		case err := <-ended:
@@ -62,7 +65,14 @@ func (r *Replica) run(ctx context.Context) error {
 			}
 			r.leaving = h
 			r.handOver()
+		case q := <-r.quieting:
+			if !r.part.Owns() || r.quiet != nil {
+				q.began <- ErrNotOwner
+				continue
+			}
+			r.quiet = q
 		}
+		r.tellQuiet()
 	}
 }
 
@@ -95,17 +105,22 @@ func (r *Replica) take(e Entry) error {
 	if o.Verdict == Damaged {
 		return fmt.Errorf("%w: position %d has frame %d of epoch %d, the copy is at %s", ErrDamaged, e.Pos, f.Number, f.Epoch, before)
 	}
+	if r.flight != nil && len(o.Applied) > 0 {
+		r.opt.Meter.Stored(time.Since(r.flight.begun))
+	}
 	r.settle()
 	r.send(o.Send) // the next frame is on its way to the log while this one is stored
 	var records []Record
 	if o.Verdict == Counts {
 		records = f.Records
-		r.alive()
+		r.ownerHeard()
 	}
+	begun := time.Now()
 	refused, err := r.opt.Store.Apply(records, r.part.Copy())
 	if err != nil {
 		return fmt.Errorf("store position %d of partition %d: %w", e.Pos, r.opt.Partition, err)
 	}
+	r.opt.Meter.Applied(o.Verdict, len(records), time.Since(begun))
 	r.advance()
 	for i, t := range o.Applied { // in the order of the frame's records
 		if refused != nil && refused[i] != nil {
@@ -128,6 +143,7 @@ func (r *Replica) take(e Entry) error {
 // claimed is called after a claim was applied.
 func (r *Replica) claimed(f *Frame) {
 	r.log.Info("a claim of the partition counts", "epoch", f.Epoch, "owner", f.Claim.Node, "handover", f.Claim.Handover)
+	r.opt.Meter.Claimed(f.Claim.Handover)
 	if h := r.leaving; h != nil {
 		r.leaving = nil
 		if f.Claim.Node == h.to.Node && f.Claim.Process == h.to.Process {
@@ -143,8 +159,27 @@ func (r *Replica) claimed(f *Frame) {
 	r.beat()
 }
 
+// quietEnded returns a channel that is closed at the end of a time without frames.
+func (r *Replica) quietEnded() <-chan struct{} {
+	if r.quiet == nil {
+		return nil
+	}
+	return r.quiet.ended
+}
+
+// tellQuiet begins a time without frames when none is on its way.
+func (r *Replica) tellQuiet() {
+	if q := r.quiet; q != nil && !q.told && r.part.Sent() == nil && r.flight == nil {
+		q.told, q.pos = true, r.part.Copy().Pos
+		q.began <- nil
+	}
+}
+
 // accept takes what was submitted.
 func (r *Replica) accept() {
+	if r.quiet != nil && r.part.Owns() && r.leaving == nil {
+		return // later
+	}
 	r.mu.Lock()
 	list := r.submitted
 	r.submitted = nil
@@ -154,21 +189,21 @@ func (r *Replica) accept() {
 			s.done(0, ErrNotOwner)
 			continue
 		}
-		t, send, ok := r.part.Submit(s.record)
+		t, ok := r.part.Submit(s.record)
 		if !ok {
 			s.done(0, ErrNotOwner)
 			continue
 		}
-		r.pending[t] = s.done
-		r.send(send)
+		r.pending[t] = s
 	}
+	r.send(r.part.Next()) // after all of them: they share a frame
 }
 
-// tick sends a heartbeat and claims the partition when its owner has shown no sign of life.
+// tick sends a heartbeat and claims the partition when its owner was silent for too long.
 func (r *Replica) tick() {
 	now := time.Now()
 	if now.Sub(r.ticked) > 3*r.opt.Heartbeat {
-		r.alive() // this process was paused, not the owner
+		r.ownerHeard() // this process was paused, not the owner
 	}
 	r.ticked = now
 	r.beat()
@@ -178,16 +213,30 @@ func (r *Replica) tick() {
 			r.drop()
 		}
 	}
-	if r.part.Owns() || r.flight != nil || r.opt.MayOwn != nil && !r.opt.MayOwn() {
+	if r.part.Owns() || r.flight != nil || r.opt.MayOwn != nil && !r.opt.MayOwn() || r.behind() {
 		return
 	}
 	if r.silence() > r.opt.Takeover+time.Duration(r.opt.Rank)*r.opt.Takeover/2 {
-		r.log.Info("no sign of the partition's owner; claiming the partition", "epoch", r.part.Copy().Epoch+1)
+		r.log.Info("the partition's owner is silent; claiming the partition", "epoch", r.part.Copy().Epoch+1)
 		r.send(r.part.Claim())
 	}
 }
 
-// withdraw ends an own claim if the owner has shown a sign of life. The log may still get the claim; that is harmless.
+// behind reports whether another node has applied more. What it has applied was in the log, so this process reads it too, unless
+// the log has lost it; then a claim would begin a second history.
+func (r *Replica) behind() bool {
+	c := r.part.Copy()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, h := range r.peers {
+		if h.Epoch >= c.Epoch && h.Pos > c.Pos {
+			return true
+		}
+	}
+	return false
+}
+
+// withdraw ends an own claim if the owner was heard. The log may still get the claim; that is harmless.
 func (r *Replica) withdraw() {
 	if f := r.flight; f != nil && f.frame.Number == 0 && !r.part.Owns() && r.silence() < r.opt.Heartbeat {
 		r.drop()
@@ -208,7 +257,13 @@ func (r *Replica) send(f *Frame) {
 	}
 	r.drop()
 	r.failed = 0
-	r.flight = &flight{frame: f}
+	now := time.Now()
+	r.flight = &flight{frame: f, begun: now}
+	for _, t := range r.part.inSent {
+		if f.Number > 0 {
+			r.opt.Meter.Queued(now.Sub(r.pending[t].at))
+		}
+	}
 	r.resend()
 }
 
@@ -219,7 +274,12 @@ func (r *Replica) resend() {
 		return
 	}
 	f.again = time.Time{}
-	ctx, cancel := context.WithTimeout(r.ctx, r.opt.Append)
+	limit := r.opt.Append
+	if f.tries == 0 {
+		limit /= 4 // a log whose leader changes loses what is on its way
+	}
+	f.tries++
+	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	f.cancel = cancel
 	b := f.frame.Append(nil)
 	r.tasks.Go(func() {
@@ -265,18 +325,18 @@ func (r *Replica) drop() {
 	}
 }
 
-// alive notes a sign of the owner's life.
-func (r *Replica) alive() {
+// ownerHeard records that the owner was heard now.
+func (r *Replica) ownerHeard() {
 	r.mu.Lock()
-	r.sign = time.Now()
+	r.ownerSeen = time.Now()
 	r.mu.Unlock()
 }
 
-// silence returns for how long there was no sign of the owner's life.
+// silence returns for how long the owner was not heard.
 func (r *Replica) silence() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return time.Since(r.sign)
+	return time.Since(r.ownerSeen)
 }
 
 func (r *Replica) beat() {
@@ -306,7 +366,7 @@ func (r *Replica) advance() {
 }
 
 func (r *Replica) finish(t Ticket, pos Pos, err error) {
-	done := r.pending[t]
+	done := r.pending[t].done
 	delete(r.pending, t)
 	done(pos, err)
 }
@@ -315,6 +375,7 @@ func (r *Replica) finish(t Ticket, pos Pos, err error) {
 func (r *Replica) stop() {
 	r.mu.Lock()
 	r.stopped = true
+	r.status.Owns = false
 	close(r.advanced)
 	list := r.submitted
 	r.submitted = nil
@@ -322,9 +383,9 @@ func (r *Replica) stop() {
 	for _, s := range list {
 		s.done(0, ErrNotOwner)
 	}
-	for t, done := range r.pending {
+	for t, s := range r.pending {
 		delete(r.pending, t)
-		done(0, ErrStopped)
+		s.done(0, ErrStopped)
 	}
 	if h := r.leaving; h != nil {
 		h.done <- ErrStopped

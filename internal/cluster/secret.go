@@ -31,7 +31,7 @@ func ReadSecret(name string) (Secret, error) {
 	return ParseSecret(b)
 }
 
-// Key returns the key for a purpose: 32 bytes. Keys for different purposes say nothing about each other or about the
+// Key returns the key for a purpose: 32 bytes. Keys for different purposes reveal nothing about each other or about the
 // secret.
 func (s Secret) Key(purpose string) []byte {
 	key, err := hkdf.Key(sha256.New, s.bytes, nil, "parley cluster: "+purpose, sha256.Size)

@@ -31,7 +31,8 @@ type Agent struct {
 	Kind        string
 	Description string
 	Starters    []string // messages to begin with
-	Default     bool     // answers sessions that name no agent
+	Commands    []chat.AgentCommand
+	Default     bool // answers sessions that name no agent
 
 	file  string
 	dir   string
@@ -44,14 +45,22 @@ func (a *Agent) File() string { return a.file }
 
 // common are the fields that all kinds of agents have.
 type common struct {
-	Name        string   `yaml:"name"`
-	Kind        string   `yaml:"kind"`
-	Description string   `yaml:"description"`
-	Starters    []string `yaml:"starters"`
-	Default     bool     `yaml:"default"`
+	Name        string    `yaml:"name"`
+	Kind        string    `yaml:"kind"`
+	Description string    `yaml:"description"`
+	Starters    []string  `yaml:"starters"`
+	Commands    []command `yaml:"commands"`
+	Default     bool      `yaml:"default"`
 }
 
-var commonFields = []string{"name", "kind", "description", "starters", "default"}
+// command is an entry of commands; see [chat.AgentCommand].
+type command struct {
+	Name        string `yaml:"name"`
+	Description string `yaml:"description"`
+	Input       string `yaml:"input"`
+}
+
+var commonFields = []string{"name", "kind", "description", "starters", "commands", "default"}
 
 // Load reads a file.
 func Load(path string) (*File, error) {
@@ -127,6 +136,12 @@ func (f *File) agents(root *ast.MappingNode) error {
 			continue
 		}
 		a.Name, a.Kind, a.Description, a.Starters, a.Default = c.Name, c.Kind, c.Description, c.Starters, c.Default
+		for _, command := range c.Commands {
+			a.Commands = append(a.Commands, chat.AgentCommand(command))
+		}
+		if err := chat.CheckAgentCommands(a.Commands); err != nil {
+			errs = append(errs, a.Errorf("commands", "%s", chat.Public(err).Msg))
+		}
 		switch err := chat.CheckAgentName(a.Name); {
 		case a.Name == "":
 			errs = append(errs, a.missing("name"))

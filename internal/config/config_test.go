@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/config"
 )
 
@@ -36,6 +37,7 @@ agents:
     kind: model
     description: The first.
     starters: [Hello, "How are you?"]
+    commands: [{name: /brief, description: In short., input: TEXT}]
     model: m
     window: 100
     wait: 90s
@@ -56,16 +58,16 @@ agents:
 	if err := a.Decode(&s); err != nil {
 		t.Fatal(err)
 	}
-	if a.Name != "one" || a.Kind != "model" || len(a.Starters) != 2 || s.Model != "m" || s.Window != 100 || s.Wait != 90*time.Second || s.Servers[0].Env["A"] != "1" {
+	if a.Name != "one" || a.Kind != "model" || len(a.Starters) != 2 || a.Commands[0] != (chat.AgentCommand{Name: "/brief", Description: "In short.", Input: "TEXT"}) || s.Model != "m" || s.Window != 100 || s.Wait != 90*time.Second || s.Servers[0].Env["A"] != "1" {
 		t.Errorf("%+v %+v", a, s)
 	}
 	if err := f.Agents[1].Decode(&struct{}{}); err != nil {
 		t.Error(err)
 	}
-	if got := a.Errorf("servers[0].args", "no").Error(); got != "dir/parley.yaml:13: agents[0].servers[0].args: no" {
+	if got := a.Errorf("servers[0].args", "no").Error(); got != "dir/parley.yaml:14: agents[0].servers[0].args: no" {
 		t.Error(got)
 	}
-	if got := a.Errorf("servers[0].missing", "no").Error(); got != "dir/parley.yaml:12: agents[0].servers[0].missing: no" {
+	if got := a.Errorf("servers[0].missing", "no").Error(); got != "dir/parley.yaml:13: agents[0].servers[0].missing: no" {
 		t.Error(got)
 	}
 	if abs := a.Path("x/y"); !filepath.IsAbs(abs) || !strings.HasSuffix(abs, filepath.Join("dir", "x", "y")) {
@@ -95,6 +97,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"twice", "agents:\n  - {name: a, kind: model}\n  - {name: a, kind: model}", "f.yaml:3: agents[1].name: \"a\" is taken by the agent in line 2"},
 		{"two defaults", "agents:\n  - {name: a, kind: model, default: true}\n  - {name: b, kind: model, default: true}", "f.yaml:3: agents[1].default: only one"},
 		{"wrong type", "agents:\n  - name: a\n    kind: model\n    starters: hello", "f.yaml:4: agents[0].starters: it should be a list"},
+		{"command without a slash", "agents:\n  - name: a\n    kind: model\n    commands: [{name: brief}]", "f.yaml:4: agents[0].commands: the name of a command is a slash and"},
 		{"wrong bool", "agents:\n  - name: a\n    kind: model\n    default: maybe", "f.yaml:4: agents[0].default: it should be true or false"},
 		{"no YAML", "agents:\n  - name: [a", "f.yaml:2: "},
 		{"tabs", "agents:\n\t- name: a", "f.yaml:2: "},

@@ -143,3 +143,16 @@ func TestFormOfPlainText(t *testing.T) {
 		t.Errorf("%d %q %s", w.Code, w.Body, w.Header().Get("Content-Type"))
 	}
 }
+
+func TestMessageThatIsTooLargeIsRefusedAsAMessage(t *testing.T) {
+	for _, n := range []int{chat.MaxEvent - 500, chat.MaxEvent, 1 << 20} {
+		d := chat.NewDraft(chat.UserMessage{Text: strings.Repeat("x", n)})
+		if err := CheckSize(&d); chat.CodeOf(err) != chat.TooLarge || !strings.HasPrefix(chat.Public(err).Msg, "a message has at most") {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+	d := chat.NewDraft(chat.UserMessage{Text: "x"})
+	if err := CheckSize(&d); err != nil {
+		t.Error(err)
+	}
+}

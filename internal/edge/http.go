@@ -177,11 +177,9 @@ func CheckJSON(b []byte) error {
 // CheckSize normalizes the draft of a message and refuses it when it is too large to be stored, before a session is created for
 // it.
 func CheckSize(d *chat.Draft) error {
-	if err := d.Normalize(); err != nil {
-		return err
+	err := d.Normalize()
+	if chat.CodeOf(err) == chat.TooLarge || err == nil && len(d.Payload)+len(d.ClientID)+1024 > chat.MaxEvent {
+		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, not counting attachments that are stored as files; send it in parts", chat.MaxEvent>>10).Because(err)
 	}
-	if len(d.Payload)+len(d.ClientID)+1024 > chat.MaxEvent {
-		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, not counting attachments that are stored as files; send it in parts", chat.MaxEvent>>10)
-	}
-	return nil
+	return err
 }

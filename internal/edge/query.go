@@ -65,11 +65,14 @@ func (q *Query) Get(name string) (value string, given bool) {
 // All returns all values of a name that may be given several times.
 func (q *Query) All(name string) []string { return q.values[name] }
 
-// Text returns a text, "" when it is not given.
-func (q *Query) Text(name string) string {
+// Text returns a text of at most 1000 bytes, "" when it is not given.
+func (q *Query) Text(name string) string { return q.TextUpTo(name, 1000) }
+
+// TextUpTo returns a text of at most so many bytes, "" when it is not given.
+func (q *Query) TextUpTo(name string, most int) string {
 	s, _ := q.Get(name)
-	if len(s) > 1000 || !utf8.ValidString(s) {
-		q.Refuse(name, s, "it has at most 1000 bytes of UTF-8")
+	if len(s) > most || !utf8.ValidString(s) {
+		q.Refuse(name, s, fmt.Sprintf("it has at most %d bytes of UTF-8", most))
 	}
 	return s
 }

@@ -7,8 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// A person of the workspace who is not a member of a session sees none of its grants, and the grants of that person do not
-// hold there.
+// A caller without a role in a session cannot see its grants, and the grants of that caller do not apply in it.
 func TestGrantsOfOthersAreInvisible(t *testing.T) {
 	f := newFixture(t)
 	f.session("s1")

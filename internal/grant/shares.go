@@ -178,7 +178,7 @@ func withShareID(body []byte, id string) ([]byte, error) {
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
 		return nil, chat.Errorf(chat.Invalid, "a share is an object").Because(err)
 	}
-	fields["share_id"] = chat.AppendString(nil, id)
+	fields["share_id"] = json.AppendString(nil, id)
 	return json.Marshal(fields)
 }
 

@@ -33,7 +33,7 @@
 // block. Resuming from the cursor of any entry that arrived completely gives the same
 // events and the same texts as a connection that was not interrupted.
 //
-// For an encoding that implements chat.Grouper, adjacent pieces of one block that were
+// For an encoding that implements core.Grouper, adjacent pieces of one block that were
 // not encoded yet are joined into one. The cursor and the position after the joined
 // piece are those of the last one.
 //
@@ -48,7 +48,8 @@
 // Entries are encoded once per session and encoding, when the first reader needs them,
 // into segments that all readers share; a reader gets a slice of a segment and writes
 // it. Readers that catch up from the tail share another set of segments, which has
-// events alone. Only what a joining reader lacks of open blocks is encoded for it. Per
+// events alone. Encoded for one reader are pages from the log, what a joining reader lacks
+// of open blocks, and everything for the only reader of an encoding. Per
 // watched session the newest events are kept up to Options.Tail and
 // Options.TailBytes; entries of the live ring that all readers have taken are dropped.
 // A slow reader holds the one segment, or page of the log, that it is writing; beyond
@@ -63,12 +64,12 @@
 // The hub has no permanent goroutines. A watch runs in the goroutine that ranges over
 // it; a followed reader has a goroutine only while there is something to write, and a
 // second longer. In a session with few readers Publish itself gives the batch to a
-// followed reader whose sink takes it without waiting (chat.TrySink); such a reader has
+// followed reader whose sink takes it without waiting (core.TrySink); such a reader has
 // a goroutine only while it is behind. Publish wakes the other readers that wait,
 // without waiting for them. The
 // readers of a session with many readers are woken in intervals while much is
 // published, by a timer (see pace.go). There are two kinds of lock: Hub.mu over the
 // table of sessions, and one per session. Hub.mu is taken first when both are needed.
 // Neither is held while the log is read or a batch is written; encodings are called
-// with the session's lock held.
+// with or without the session's lock.
 package hub

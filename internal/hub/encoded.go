@@ -4,7 +4,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // encodedRing keeps the encoded bytes of a ring's entries for one encoding, in segments
@@ -197,7 +197,7 @@ type codec struct {
 func newCodec(enc Encoding) *codec {
 	c := &codec{enc: enc}
 	c.pack, _ = enc.(Packer)
-	if g, ok := enc.(chat.Grouper); ok {
+	if g, ok := enc.(core.Grouper); ok {
 		c.most = g.Group()
 	}
 	// Readers that catch up begin at any event; aligned segments can be shared.
@@ -225,7 +225,7 @@ func (c *codec) packed(dst []byte, r *ring, i, limit uint64) ([]byte, Pack, uint
 }
 
 // group joins the first entry with the following ones, if the encoding is a
-// chat.Grouper, and returns the joined entry and how many it replaces. Only adjacent
+// core.Grouper, and returns the joined entry and how many it replaces. Only adjacent
 // entries are joined: a reader that has the joined entry has all up to its position.
 func (c *codec) group(entries []Entry) (*Entry, int) {
 	e := &entries[0]

@@ -4,17 +4,18 @@ import (
 	"fmt"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // These types are declared in chat, because dialects and sessions use them without
 // importing the hub.
 type (
-	Entry    = chat.Entry
-	Encoding = chat.Encoding
-	Packer   = chat.Packer
-	Pack     = chat.Pack
-	Start    = chat.Start
-	Batch    = chat.Batch
+	Entry    = core.Entry
+	Encoding = core.Encoding
+	Packer   = core.Packer
+	Pack     = core.Pack
+	Start    = core.Start
+	Batch    = core.Batch
 )
 
 // EntryOf returns the entry of a fact from the log. It decodes only the fields that it

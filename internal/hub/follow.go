@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // How long a followed reader keeps its goroutine while it waits. The stack is most of
@@ -22,7 +23,7 @@ var errDetached = errors.New("waits without a goroutine")
 // follower is the additional state of a reader that may wait without a goroutine.
 type follower struct {
 	ctx            context.Context // ends with the reader; a field, because no single call lasts as long
-	sink           chat.Sink
+	sink           core.Sink
 	unhook         func() bool // removes the function that runs at the end of ctx; nil until the reader is detached first
 	detached       bool        // waits without a goroutine; guarded by topic.mu
 	needsGoroutine bool        // was woken while detached: wake starts a goroutine
@@ -32,7 +33,7 @@ type follower struct {
 // Watch would yield, one call at a time, and at the end Done. Follow returns when the
 // reader has ended, or when it was idle for a while: then the reader continues in
 // goroutines that exist only while there is something to write. from.Idle is ignored.
-func (h *Hub) Follow(ctx context.Context, id chat.SessionID, from Start, enc Encoding, sink chat.Sink) {
+func (h *Hub) Follow(ctx context.Context, id chat.SessionID, from Start, enc Encoding, sink core.Sink) {
 	from.Idle = keepFirst
 	r, err := h.begin(ctx, id, &from, enc)
 	r.follower = &follower{ctx: ctx, sink: sink}
@@ -66,7 +67,7 @@ var errNeedsGoroutine = errors.New("needs a goroutine")
 // log, it returns errNeedsGoroutine. Any other error ends the reader.
 func (r *reader) tryServe() error {
 	f, t := r.follower, r.topic
-	sink, ok := f.sink.(chat.TrySink)
+	sink, ok := f.sink.(core.TrySink)
 	if !ok {
 		return errNeedsGoroutine
 	}
@@ -102,7 +103,7 @@ func (r *reader) servedByPublisher() bool {
 	if r.follower == nil {
 		return false
 	}
-	if _, ok := r.follower.sink.(chat.TrySink); !ok {
+	if _, ok := r.follower.sink.(core.TrySink); !ok {
 		return false
 	}
 	r.topic.mu.Lock()

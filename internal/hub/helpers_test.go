@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,7 +102,7 @@ type writer struct {
 // fact makes the next event durable. A block other than "" is finished by it.
 func (w *writer) fact(typ string, payload any) Entry {
 	w.seq++
-	w.at += chat.AtStep
+	w.at += core.AtStep
 	raw, err := json.Marshal(payload)
 	if err != nil {
 		panic(err)
@@ -117,7 +118,7 @@ func (w *writer) message(text string) Entry {
 }
 
 func (w *writer) piece(id chat.BlockID, text string) Entry {
-	w.at += chat.AtStep
+	w.at += core.AtStep
 	i := slices.IndexFunc(w.open, func(b chat.Block) bool { return b.ID == id })
 	if i < 0 {
 		w.open = append(w.open, chat.Block{ID: id})

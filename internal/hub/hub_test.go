@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func setup(opt Options) (*memLog, *Hub, *writer) {
@@ -360,7 +361,7 @@ func TestPiecesThatDoNotContinue(t *testing.T) {
 		w.publish(w.message("one"))
 		x := watch(t, h, "s", at(1), &lines{})
 		put := func(offset int, text string) {
-			w.at += chat.AtStep
+			w.at += core.AtStep
 			w.publish(Entry{At: w.at, Piece: &chat.Preview{Block: "b1", Offset: offset, End: offset + len(text), Text: text}})
 			synctest.Wait()
 		}

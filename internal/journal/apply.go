@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -280,4 +281,15 @@ func compareAccounts(a, b account) int {
 		return c
 	}
 	return bytes.Compare(a.owner[:], b.owner[:])
+}
+
+// ResetCopies removes what Apply was given of all partitions: the store is that of a single server, or the first one of a new
+// cluster.
+func (j *Journal) ResetCopies() error {
+	b := j.db.NewBatch()
+	from, to := span([]byte{kCopy})
+	if err := b.DeleteRange(from, to, nil); err != nil {
+		return errors.Join(err, b.Close())
+	}
+	return j.write(b)
 }

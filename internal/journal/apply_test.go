@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // A random history on one journal, and the same as frames of three partitions on another
@@ -97,7 +98,7 @@ func TestApplyGivesTheSameStoreAsTheMethods(t *testing.T) {
 			if a != b || wa != wb || err1 != nil || err2 != nil {
 				rt.Fatal(workspace, a, b, wa, wb, err1, err2)
 			}
-			if a, b := pages(t, owner, chat.Filter{Workspace: workspace}), pages(t, copied, chat.Filter{Workspace: workspace}); !slices.Equal(a, b) {
+			if a, b := pages(t, owner, core.Filter{Workspace: workspace}), pages(t, copied, core.Filter{Workspace: workspace}); !slices.Equal(a, b) {
 				rt.Fatalf("%v and %v are listed", a, b)
 			}
 		}
@@ -207,7 +208,7 @@ func exampleFrames(t *testing.T) (frames []*Frame) {
 	add(1, first, &AliasChange{Alias: AliasIDOf("w", "a", "f"), Session: "s-1"})
 	add(1, second)
 	add(1, third)
-	add(0, &EraseChange{chat.Erasure{Number: one.State.Number, Receipt: chat.Receipt{Session: "s-1", ErasedAt: epoch}}})
+	add(0, &EraseChange{core.Erasure{Number: one.State.Number, Receipt: chat.Receipt{Session: "s-1", ErasedAt: epoch}}})
 	return frames
 }
 
@@ -237,7 +238,7 @@ func testApplyRefusesWhatDoesNotFit(t *testing.T, j *Journal) {
 	twice := &CommitChange{must(must(newAuthor(j, "s-2"))(t).build(chat.SessionStarted{Agent: chat.NoAgent}))(t)}
 	lost := &CommitChange{must(a.build(message("x")))(t)}
 	lost.Session = "s-none"
-	eraseOther := &EraseChange{chat.Erasure{Number: 7, Receipt: chat.Receipt{Session: "s-1"}}}
+	eraseOther := &EraseChange{core.Erasure{Number: 7, Receipt: chat.Receipt{Session: "s-1"}}}
 	_, orphan := cutImport(&ImportChange{must(must(newAuthor(j, "s-3"))(t).build(chat.SessionStarted{Agent: chat.NoAgent}, message("x")))(t), ImportEnd}, 1)
 	refused, err := j.Apply(&Frame{Partition: 3, Copy: []byte("c"), Changes: []Change{
 		stale, broken, good, good, twice, twice, lost, eraseOther, orphan, &FilesChange{Session: "s-none", Files: []chat.FileInfo{{Path: "a"}}},
@@ -352,7 +353,7 @@ func TestImportEndIsRefusedWhenTheSessionExists(t *testing.T) {
 	applyFrame(t, j, &Frame{Changes: []Change{first}})
 	ghost.State.Number = 4711
 	applyFrame(t, j, &Frame{Changes: []Change{&CommitChange{must(ghost.build(chat.SessionStarted{Agent: "demo"}))(t)}}})
-	refused, err := j.Apply(&Frame{Changes: []Change{rest, &ImportChange{&chat.Commit{Session: "s-1", Number: first.Number}, ImportDrop}}})
+	refused, err := j.Apply(&Frame{Changes: []Change{rest, &ImportChange{&core.Commit{Session: "s-1", Number: first.Number}, ImportDrop}}})
 	if err != nil || refused[1] != nil {
 		t.Fatal(refused, err)
 	}

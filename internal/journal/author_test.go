@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // author writes one session: it holds the state and makes commits that follow
@@ -80,8 +81,8 @@ func (a *author) Key(i int, clientID string) *author {
 
 // build makes a commit of bodies without storing it. Make one only when the one
 // before was stored or given up.
-func (a *author) build(bodies ...chat.Body) (*chat.Commit, error) {
-	c := &chat.Commit{Session: a.id, Number: a.State.Number, After: a.State.Last}
+func (a *author) build(bodies ...chat.Body) (*core.Commit, error) {
+	c := &core.Commit{Session: a.id, Number: a.State.Number, After: a.State.Last}
 	state, changed := a.State.Clone(), false
 	for i, body := range bodies {
 		d := chat.NewDraft(body).As(a.keyed[i])
@@ -90,7 +91,7 @@ func (a *author) build(bodies ...chat.Body) (*chat.Commit, error) {
 		}
 		seq := state.Last + 1
 		e := chat.Event{
-			Session: a.id, Seq: seq, At: chat.After(state.LastAt, a.Clock), Type: d.Type,
+			Session: a.id, Seq: seq, At: core.After(state.LastAt, a.Clock), Type: d.Type,
 			ID: chat.EventID(chat.MakeID(a.State.Number, seq).Text(chat.EventPrefix)), Actor: a.Actor,
 			ClientID: d.ClientID, Prev: state.Head, Payload: d.Payload, Body: d.Body,
 		}
@@ -103,7 +104,7 @@ func (a *author) build(bodies ...chat.Body) (*chat.Commit, error) {
 		state.Head = f.Hash()
 		c.Events, c.Facts = append(c.Events, e), append(c.Facts, f)
 		if d.ClientID != "" {
-			c.Keys = append(c.Keys, chat.Key{Actor: a.Actor.Key(), ClientID: d.ClientID, Digest: d.Digest(), Seq: seq})
+			c.Keys = append(c.Keys, core.Key{Actor: a.Actor.Key(), ClientID: d.ClientID, Digest: d.Digest(), Seq: seq})
 		}
 	}
 	a.keyed, a.next = nil, state

@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // text makes an envelope of 300 bytes, as the bare value has.
@@ -50,10 +51,10 @@ func withWriters(b *testing.B, work func(writer int) func()) {
 // because to decide and encode is not the journal's work.
 type appender struct {
 	j     *Journal
-	c     *chat.Commit
+	c     *core.Commit
 	s     chat.State // after c
 	e     chat.Event
-	ready []chat.Commit
+	ready []core.Commit
 }
 
 func newAppender(b testing.TB, j *Journal, id chat.SessionID) *appender {
@@ -64,7 +65,7 @@ func newAppender(b testing.TB, j *Journal, id chat.SessionID) *appender {
 		b.Fatal(err)
 	}
 	e := c.Events[0]
-	w := &appender{j: j, c: c, s: *a.next, e: e, ready: []chat.Commit{*c}}
+	w := &appender{j: j, c: c, s: *a.next, e: e, ready: []core.Commit{*c}}
 	w.step(b)
 	return w
 }
@@ -73,8 +74,8 @@ func newAppender(b testing.TB, j *Journal, id chat.SessionID) *appender {
 func (w *appender) fill(n int) {
 	for len(w.ready) < n {
 		s := &w.s
-		c := chat.Commit{Session: w.c.Session, Number: w.c.Number, After: s.Last}
-		w.e.Seq, w.e.At, w.e.Prev = s.Last+1, chat.After(w.e.At+200, chat.AtOf(time.Now())), s.Head
+		c := core.Commit{Session: w.c.Session, Number: w.c.Number, After: s.Last}
+		w.e.Seq, w.e.At, w.e.Prev = s.Last+1, core.After(w.e.At+200, chat.AtOf(time.Now())), s.Head
 		f := w.e.Fact()
 		s.Last, s.LastAt, s.Head = w.e.Seq, w.e.At, f.Hash()
 		c.Events, c.Facts = []chat.Event{w.e}, []chat.Fact{f}

@@ -2,6 +2,7 @@ package journal
 
 import (
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Change is one change of the store, in a form that can be sent to other nodes and
@@ -19,7 +20,7 @@ type Change interface {
 }
 
 // CommitChange stores a commit.
-type CommitChange struct{ *chat.Commit }
+type CommitChange struct{ *core.Commit }
 
 // AliasChange makes a foreign id of an actor refer to a session.
 type AliasChange struct {
@@ -38,7 +39,7 @@ func AliasIDOf(workspace, actorKey, foreign string) AliasID {
 
 // EraseChange makes a session unreadable and stores the intention to erase it.
 // FinishErase removes its text from the files of each node.
-type EraseChange struct{ chat.Erasure }
+type EraseChange struct{ core.Erasure }
 
 // FilesChange adds and removes files of a session. The bytes of the files are stored elsewhere.
 type FilesChange struct {
@@ -50,7 +51,7 @@ type FilesChange struct {
 // ImportChange stores a part of an imported log. A part follows the one before like
 // a commit. Nothing of the log is readable before its end.
 type ImportChange struct {
-	*chat.Commit // only Session and Number with ImportDrop; the record and the checkpoint only with ImportEnd
+	*core.Commit // only Session and Number with ImportDrop; the record and the checkpoint only with ImportEnd
 	Step         ImportStep
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/fields"
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -54,17 +55,17 @@ func DecodeChange(kind byte, data []byte) (Change, error) {
 	var err error
 	switch kind {
 	case changeCommit:
-		var commit *chat.Commit
+		var commit *core.Commit
 		commit, err = readCommit(r)
 		c = &CommitChange{commit}
 	case changeImportPart, changeImportEnd:
-		var commit *chat.Commit
+		var commit *core.Commit
 		if commit, err = readCommit(r); err == nil && (kind == changeImportEnd) != (commit.Record != nil) {
 			err = notAChange("only the last part of an import has a record")
 		}
 		c = &ImportChange{commit, ImportStep(kind - changeImportPart)}
 	case changeImportDrop:
-		c = &ImportChange{&chat.Commit{Session: readSession(r), Number: readNumber(r)}, ImportDrop}
+		c = &ImportChange{&core.Commit{Session: readSession(r), Number: readNumber(r)}, ImportDrop}
 	case changeAlias:
 		a := &AliasChange{Session: readSession(r), Replace: readFlag(r)}
 		copy(a.Alias[:], r.Take(len(a.Alias)))
@@ -131,7 +132,7 @@ func readErasure(r *fields.Reader) (Change, error) {
 
 // appendCommit leaves out what follows from the facts: sequences, the actors and
 // client ids of the keys, and the head.
-func appendCommit(b []byte, c *chat.Commit) ([]byte, error) {
+func appendCommit(b []byte, c *core.Commit) ([]byte, error) {
 	b = fields.AppendBytes(b, c.Session)
 	b = fields.AppendNumber(b, uint64(c.Number))
 	b = fields.AppendNumber(b, uint64(c.After))
@@ -185,14 +186,14 @@ func appendCommit(b []byte, c *chat.Commit) ([]byte, error) {
 }
 
 // indexIn returns the index of the event with a sequence.
-func indexIn(c *chat.Commit, seq chat.Seq) (int, bool) {
+func indexIn(c *core.Commit, seq chat.Seq) (int, bool) {
 	at := seq - c.After - 1
 	return int(at), seq > c.After && at < chat.Seq(len(c.Events))
 }
 
 // readCommit reads a commit and checks that its events follow one another.
-func readCommit(r *fields.Reader) (*chat.Commit, error) {
-	c := &chat.Commit{Session: readSession(r), Number: readNumber(r), After: chat.Seq(r.Number(uint64(chat.MaxSeq)))}
+func readCommit(r *fields.Reader) (*core.Commit, error) {
+	c := &core.Commit{Session: readSession(r), Number: readNumber(r), After: chat.Seq(r.Number(uint64(chat.MaxSeq)))}
 	flags := r.Byte()
 	n := r.Count()
 	if !r.OK() || n == 0 || n > r.Left()/minFact || flags&^flagsKnown != 0 {
@@ -250,7 +251,7 @@ func readFileInfos(r *fields.Reader) (files []chat.FileInfo, err error) {
 	return files, nil
 }
 
-func readKeys(r *fields.Reader, c *chat.Commit) {
+func readKeys(r *fields.Reader, c *core.Commit) {
 	n := r.Count()
 	if n > len(c.Events) {
 		r.Fail()
@@ -258,7 +259,7 @@ func readKeys(r *fields.Reader, c *chat.Commit) {
 	}
 	for i := range n {
 		at := int(r.Number(uint64(len(c.Events) - 1)))
-		k := chat.Key{Digest: r.Uint64(), Seq: c.Events[at].Seq, Actor: c.Events[at].Actor.Key(), ClientID: c.Events[at].ClientID}
+		k := core.Key{Digest: r.Uint64(), Seq: c.Events[at].Seq, Actor: c.Events[at].Actor.Key(), ClientID: c.Events[at].ClientID}
 		if !r.OK() || i > 0 && k.Seq <= c.Keys[i-1].Seq {
 			r.Fail()
 			return
@@ -267,7 +268,7 @@ func readKeys(r *fields.Reader, c *chat.Commit) {
 	}
 }
 
-func readBlockEnds(r *fields.Reader, c *chat.Commit) {
+func readBlockEnds(r *fields.Reader, c *core.Commit) {
 	n := r.Count()
 	if n > len(c.Events) {
 		r.Fail()
@@ -281,7 +282,7 @@ func readBlockEnds(r *fields.Reader, c *chat.Commit) {
 			r.Fail()
 			return
 		}
-		c.Ends = append(c.Ends, chat.BlockEnds{Seq: seq, Ends: ends})
+		c.Ends = append(c.Ends, core.BlockEnds{Seq: seq, Ends: ends})
 	}
 }
 
@@ -294,7 +295,7 @@ func readSession(r *fields.Reader) chat.SessionID {
 }
 
 func readNumber(r *fields.Reader) chat.Number {
-	n := chat.Number(r.Number(1<<chat.NumberBits - 1))
+	n := chat.Number(r.Number(1<<core.NumberBits - 1))
 	if n == 0 {
 		r.Fail()
 	}

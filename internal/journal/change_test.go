@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // exampleChanges has one change of each kind.
 func exampleChanges(t testing.TB) []Change {
 	a := &author{State: &chat.State{Number: 77}, Actor: chat.Actor{Kind: chat.User, ID: "ann"}, Clock: epoch, Step: 1000, id: "s-1"}
 	c := must(a.Key(1, "c-1").Key(2, "c-2").build(chat.SessionStarted{Agent: "demo"}, message("hi"), chat.AgentText{Block: "b", Text: "hello"}))(t)
-	c.Ends = []chat.BlockEnds{{Seq: 3, Ends: []chat.End{{Bytes: 2, At: epoch}, {Bytes: 5, At: epoch + 4}}}}
+	c.Ends = []core.BlockEnds{{Seq: 3, Ends: []chat.End{{Bytes: 2, At: epoch}, {Bytes: 5, At: epoch + 4}}}}
 	c.Checkpoint = []byte(`{"last":3}`)
 	a.State = a.next
 	short := must(a.build(message("more")))(t)
@@ -20,9 +21,9 @@ func exampleChanges(t testing.TB) []Change {
 	short.Files = []chat.FileInfo{{Path: "a", Size: 3, SHA256: "ab"}}
 	first, rest := cutImport(&ImportChange{c, ImportEnd}, 1)
 	return []Change{
-		&CommitChange{c}, &CommitChange{short}, first, rest, &ImportChange{&chat.Commit{Session: "s-1", Number: 77}, ImportDrop},
+		&CommitChange{c}, &CommitChange{short}, first, rest, &ImportChange{&core.Commit{Session: "s-1", Number: 77}, ImportDrop},
 		&AliasChange{Alias: AliasIDOf("w", "a", "f"), Session: "s-1", Replace: true}, &FilesChange{"s-1", []chat.FileInfo{{Path: "a/b", MediaType: "text/plain", Size: 1 << 40, SHA256: "ab", StoredAt: epoch}, {Path: "c"}}, true},
-		&EraseChange{chat.Erasure{Number: 77, Workspace: "w", Owner: a.Actor, Receipt: chat.Receipt{Session: "s-1", Events: 3, ErasedAt: epoch, Note: "<&>"}}},
+		&EraseChange{core.Erasure{Number: 77, Workspace: "w", Owner: a.Actor, Receipt: chat.Receipt{Session: "s-1", Events: 3, ErasedAt: epoch, Note: "<&>"}}},
 	}
 }
 
@@ -54,7 +55,7 @@ func TestChangesAreDecodedAsTheyWere(t *testing.T) {
 
 // normal returns a change without what differs in memory only.
 func normal(c Change) any {
-	commit := func(c *chat.Commit) chat.Commit {
+	commit := func(c *core.Commit) core.Commit {
 		n := *c
 		n.Events = nil // the facts have the same
 		if n.Record != nil {
@@ -73,11 +74,11 @@ func normal(c Change) any {
 
 func TestWrongChangesAreNotEncoded(t *testing.T) {
 	c := exampleChanges(t)[0].(*CommitChange)
-	for name, spoil := range map[string]func(*chat.Commit){
-		"key of another event":    func(c *chat.Commit) { c.Keys = []chat.Key{{Seq: 2, ClientID: "other"}} },
-		"key of a missing event":  func(c *chat.Commit) { c.Keys = []chat.Key{{Seq: 9}} },
-		"ends of a missing event": func(c *chat.Commit) { c.Ends = []chat.BlockEnds{{Seq: 9}} },
-		"too large":               func(c *chat.Commit) { c.Checkpoint = make([]byte, MaxChange) },
+	for name, spoil := range map[string]func(*core.Commit){
+		"key of another event":    func(c *core.Commit) { c.Keys = []core.Key{{Seq: 2, ClientID: "other"}} },
+		"key of a missing event":  func(c *core.Commit) { c.Keys = []core.Key{{Seq: 9}} },
+		"ends of a missing event": func(c *core.Commit) { c.Ends = []core.BlockEnds{{Seq: 9}} },
+		"too large":               func(c *core.Commit) { c.Checkpoint = make([]byte, MaxChange) },
 	} {
 		bad := *c.Commit
 		spoil(&bad)

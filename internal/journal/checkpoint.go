@@ -9,12 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
 // putCheckpoint stores the state of a commit and deletes all older checkpoints but
 // one, which is used when the newest is unreadable.
-func putCheckpoint(r pebble.Reader, b *pebble.Batch, n chat.Number, c *chat.Commit) error {
+func putCheckpoint(r pebble.Reader, b *pebble.Batch, n chat.Number, c *core.Commit) error {
 	it, err := iterOf(r, numberKey(nil, kState, n))
 	if err != nil {
 		return err

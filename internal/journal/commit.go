@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Commit stores c as one atomic unit and returns when it is durable. It returns
@@ -15,7 +16,7 @@ import (
 // session's last event or the session to be created exists; NotFound or Gone when
 // the session does not exist; Unavailable when nothing can be written. The end of
 // ctx does not interrupt a sync that has begun.
-func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
+func (j *Journal) Commit(ctx context.Context, c *core.Commit) error {
 	start := time.Now()
 	if err := checkCommit(c); err != nil {
 		return err
@@ -41,7 +42,7 @@ func (j *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 }
 
 // checkCommit refuses a commit that is not well formed.
-func checkCommit(c *chat.Commit) error {
+func checkCommit(c *core.Commit) error {
 	bad := func(why string) error { return chat.Errorf(chat.Invalid, "not a commit: %s", why) }
 	switch {
 	case c == nil:
@@ -53,14 +54,14 @@ func checkCommit(c *chat.Commit) error {
 }
 
 // checkEvents refuses a commit, or a part of an import, whose events are not well formed.
-func checkEvents(c *chat.Commit) error {
+func checkEvents(c *core.Commit) error {
 	bad := func(why string) error { return chat.Errorf(chat.Invalid, "not a commit: %s", why) }
 	switch {
 	case c.Record == nil != (len(c.RecordJSON) == 0):
 		return bad("the record is missing")
 	case len(c.Events) == 0 || len(c.Events) != len(c.Facts):
 		return bad("it needs events and as many facts")
-	case c.Number == 0 || c.Number >= 1<<chat.NumberBits:
+	case c.Number == 0 || c.Number >= 1<<core.NumberBits:
 		return bad("the session has no number")
 	}
 	for i := range c.Events {
@@ -76,7 +77,7 @@ func checkEvents(c *chat.Commit) error {
 
 // stage checks c against the head, fills b and stores it. The caller holds the
 // session's commit lock.
-func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
+func (j *Journal) stage(c *core.Commit, b *pebble.Batch) error {
 	fail := func(err error) error {
 		b.Close()
 		return err
@@ -116,7 +117,7 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 		s.put(c.Session, h)
 	}
 	s.mu.Unlock()
-	if err := j.count(b, next.lists, next.last.bytes-h.last.bytes, j.apply); err != nil {
+	if err := j.applyCounted(b, next.lists, next.last.bytes-h.last.bytes, j.apply); err != nil {
 		return err // b may or may not be stored; readers do not see it
 	}
 	s.mu.Lock()
@@ -129,7 +130,7 @@ func (j *Journal) stage(c *chat.Commit, b *pebble.Batch) error {
 }
 
 // checkFollows refuses a commit that does not follow the end of its session's log.
-func (j *Journal) checkFollows(c *chat.Commit, h *head) error {
+func (j *Journal) checkFollows(c *core.Commit, h *head) error {
 	switch {
 	case h.number != c.Number:
 		return chat.Errorf(chat.Invalid, "session %s has another number", c.Session)
@@ -175,7 +176,7 @@ func conflict(id chat.SessionID, last chat.Seq) error {
 
 // fillBatch adds the events and their index entries to b. It returns the head
 // after the commit; h is not changed. What is in the store already is read from r.
-func (j *Journal) fillBatch(r pebble.Reader, b *pebble.Batch, h *head, c *chat.Commit) (next head, err error) {
+func (j *Journal) fillBatch(r pebble.Reader, b *pebble.Batch, h *head, c *core.Commit) (next head, err error) {
 	var scratch [64]byte
 	key := scratch[:0]
 	if c.After == 0 {
@@ -219,7 +220,7 @@ func putName(b *pebble.Batch, id chat.SessionID, n chat.Number) {
 }
 
 // putEvents adds the events of a commit and returns the end of the log after it.
-func putEvents(b *pebble.Batch, h *head, c *chat.Commit) (end logEnd, err error) {
+func putEvents(b *pebble.Batch, h *head, c *core.Commit) (end logEnd, err error) {
 	var scratch [64]byte
 	key := scratch[:0]
 	bytes := h.last.bytes
@@ -236,7 +237,7 @@ func putEvents(b *pebble.Batch, h *head, c *chat.Commit) (end logEnd, err error)
 
 // putIndexes adds what is found by the events of a commit: client ids, ends of blocks
 // and prompts.
-func putIndexes(r pebble.Reader, b *pebble.Batch, n chat.Number, c *chat.Commit) error {
+func putIndexes(r pebble.Reader, b *pebble.Batch, n chat.Number, c *core.Commit) error {
 	var scratch [64]byte
 	key := scratch[:0]
 	var value [logEndSize]byte

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -93,13 +94,13 @@ func testEventsAreContiguous(t *testing.T, s *Journal) {
 		t.Fatal(err)
 	}
 	// Malformed commits are refused, and nothing of them is stored.
-	for name, spoil := range map[string]func(*chat.Commit){
-		"hole":          func(c *chat.Commit) { c.Events[1].Seq++; c.Facts[1].Seq++ },
-		"facts missing": func(c *chat.Commit) { c.Facts = c.Facts[:1] },
-		"empty":         func(c *chat.Commit) { c.Events, c.Facts = nil, nil },
-		"half a record": func(c *chat.Commit) { c.Record = &chat.Session{} },
-		"no number":     func(c *chat.Commit) { c.Number = 0 },
-		"wrong number":  func(c *chat.Commit) { c.Number++ },
+	for name, spoil := range map[string]func(*core.Commit){
+		"hole":          func(c *core.Commit) { c.Events[1].Seq++; c.Facts[1].Seq++ },
+		"facts missing": func(c *core.Commit) { c.Facts = c.Facts[:1] },
+		"empty":         func(c *core.Commit) { c.Events, c.Facts = nil, nil },
+		"half a record": func(c *core.Commit) { c.Record = &chat.Session{} },
+		"no number":     func(c *core.Commit) { c.Number = 0 },
+		"wrong number":  func(c *core.Commit) { c.Number++ },
 	} {
 		c := must(a.build(message("x"), message("y")))(t)
 		spoil(c)

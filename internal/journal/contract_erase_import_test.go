@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestErasedSessionIsGone(t *testing.T) { onEachStore(t, testErasedSessionIsGone) }
@@ -40,7 +41,7 @@ func testErasedSessionIsGone(t *testing.T, s *Journal) {
 	}
 	again := &author{journal: s, State: &chat.State{Number: a.State.Number}, Actor: a.Actor, Clock: epoch, id: "s-1"}
 	wantCode(t, again.try(chat.SessionStarted{}), chat.Gone)
-	wantIDs(t, pages(t, s, chat.Filter{}), "s-2")
+	wantIDs(t, pages(t, s, core.Filter{}), "s-2")
 	wantCode(t, second(eraseNow(s, "s-none")), chat.NotFound)
 	b.append(t, message("unharmed"))
 	if err := checkLog(ctx, s, "s-2"); err != nil {
@@ -89,7 +90,7 @@ func testImportMovesASession(t *testing.T, from, to *Journal) {
 		if err != nil || !ok || k.Seq != 2 {
 			t.Fatal(k, ok, err)
 		}
-		if ref, ok, err := s.Prompt(ctx, "s-1", "r-2"); err != nil || !ok || ref != (chat.PromptRef{Asked: 4, Ended: 5}) {
+		if ref, ok, err := s.Prompt(ctx, "s-1", "r-2"); err != nil || !ok || ref != (core.PromptRef{Asked: 4, Ended: 5}) {
 			t.Fatal(ref, ok, err)
 		}
 		n := 0
@@ -106,7 +107,7 @@ func testImportMovesASession(t *testing.T, from, to *Journal) {
 		if n != 2 {
 			t.Fatalf("%d index entries, want a deadline and a working session", n)
 		}
-		wantIDs(t, pages(t, s, chat.Filter{}), "s-1")
+		wantIDs(t, pages(t, s, core.Filter{}), "s-1")
 	}
 	resume(t, to, "s-1").append(t, message("and goes on"))
 	wantCode(t, to.Import(ctx, "s-1", give(facts)), chat.Conflict)
@@ -153,7 +154,7 @@ func testBadImportIsRefused(t *testing.T, s *Journal) {
 	}
 	wantCode(t, s.Import(ctx, "s-3", give(facts)), chat.Invalid)
 	wantCode(t, second(s.Record(ctx, "s-2")), chat.NotFound)
-	wantIDs(t, pages(t, s, chat.Filter{}))
+	wantIDs(t, pages(t, s, core.Filter{}))
 	// Refused imports leave nothing behind.
 	if err := s.Import(ctx, "s-2", give(facts)); err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func TestLoadUsesCheckpoints(t *testing.T) { onEachStore(t, testLoadUsesCheckpoi
 
 func testLoadUsesCheckpoints(t *testing.T, s *Journal) {
 	a := begin(t, s, "s-1", chat.SessionStarted{Agent: "demo"})
-	step := chat.CheckpointEvery/2 + 1
+	step := core.CheckpointEvery/2 + 1
 	for i := range 8 {
 		bodies := make([]chat.Body, step)
 		for k := range bodies {
@@ -202,14 +203,14 @@ func testInvalidArgumentsDoNotPanic(t *testing.T, s *Journal) {
 		s.Alias(ctx, o, o, o)
 		s.SetAlias(ctx, o, o, o, "s-9")
 		s.SetAlias(ctx, o, o, o, id)
-		s.List(ctx, chat.Filter{Workspace: o, Query: o, Limit: -5, Actor: &chat.Actor{ID: o}})
-		s.List(ctx, chat.Filter{Cursor: o})
+		s.List(ctx, core.Filter{Workspace: o, Query: o, Limit: -5, Actor: &chat.Actor{ID: o}})
+		s.List(ctx, core.Filter{Cursor: o})
 	}
 	s.SessionOf(ctx, math.MaxUint64)
 	s.Ends(ctx, "s-1", math.MaxUint64)
 	s.Read(ctx, "s-1", chat.Range{After: math.MaxUint64, Desc: true, Limit: math.MinInt})
 	wantCode(t, s.Commit(ctx, nil), chat.Invalid)
-	wantCode(t, s.Commit(ctx, &chat.Commit{Session: "s-1", Number: 1, Events: make([]chat.Event, 1), Facts: make([]chat.Fact, 1), After: math.MaxUint64}), chat.Invalid)
+	wantCode(t, s.Commit(ctx, &core.Commit{Session: "s-1", Number: 1, Events: make([]chat.Event, 1), Facts: make([]chat.Fact, 1), After: math.MaxUint64}), chat.Invalid)
 	a.append(t, message("still here"))
 	if err := checkLog(ctx, s, "s-1"); err != nil {
 		t.Fatal(err)

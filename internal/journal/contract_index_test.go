@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func ids(page chat.SessionPage) (list []chat.SessionID) {
@@ -24,7 +25,7 @@ func wantIDs(t testing.TB, got []chat.SessionID, want ...chat.SessionID) {
 }
 
 // pages walks a list to its end.
-func pages(t testing.TB, s *Journal, f chat.Filter) (all []chat.SessionID) {
+func pages(t testing.TB, s *Journal, f core.Filter) (all []chat.SessionID) {
 	t.Helper()
 	for range 10_000 {
 		p := must(s.List(ctx, f))(t)
@@ -43,7 +44,7 @@ func pages(t testing.TB, s *Journal, f chat.Filter) (all []chat.SessionID) {
 func TestListOrder(t *testing.T) { onEachStore(t, testListOrder) }
 
 func testListOrder(t *testing.T, s *Journal) {
-	if p := must(s.List(ctx, chat.Filter{}))(t); p.Sessions == nil || len(p.Sessions) != 0 || p.Next != "" {
+	if p := must(s.List(ctx, core.Filter{}))(t); p.Sessions == nil || len(p.Sessions) != 0 || p.Next != "" {
 		t.Fatalf("an empty store lists %+v", p)
 	}
 	// Distances of one step to many seconds, and two at the same moment.
@@ -68,7 +69,7 @@ func testListOrder(t *testing.T, s *Journal) {
 	}
 	wantIDs(t, order(), "s-g", "s-f", "s-e", "s-d", "s-b", "s-c", "s-a", "s-h")
 	for limit := range 10 {
-		wantIDs(t, pages(t, s, chat.Filter{Limit: limit}), order()...)
+		wantIDs(t, pages(t, s, core.Filter{Limit: limit}), order()...)
 	}
 	// Appending moves a session, by little and by much.
 	authors["s-a"].Clock = epoch + 17
@@ -76,9 +77,9 @@ func testListOrder(t *testing.T, s *Journal) {
 	authors["s-h"].Clock = epoch + 3_600_000_000
 	authors["s-h"].append(t, message("much later"))
 	for limit := range 10 {
-		wantIDs(t, pages(t, s, chat.Filter{Limit: limit}), order()...)
+		wantIDs(t, pages(t, s, core.Filter{Limit: limit}), order()...)
 	}
-	p := must(s.List(ctx, chat.Filter{Limit: 1}))(t)
+	p := must(s.List(ctx, core.Filter{Limit: 1}))(t)
 	if got := p.Sessions[0]; got.ID != "s-h" || got.Last != 2 || got.UpdatedAt != epoch+3_600_000_000 {
 		t.Fatalf("%+v", got)
 	}
@@ -112,7 +113,7 @@ func testListIncludesSessionsThatChangeMeanwhile(t *testing.T, s *Journal) {
 		ended <- nil
 	}()
 	for {
-		if got := ids(must(s.List(ctx, chat.Filter{}))(t)); len(got) != n {
+		if got := ids(must(s.List(ctx, core.Filter{}))(t)); len(got) != n {
 			t.Errorf("%d of %d sessions are listed", len(got), n)
 		}
 		select {
@@ -139,31 +140,47 @@ func testListFilters(t *testing.T, s *Journal) {
 	start("s-2", 2, chat.SessionStarted{Agent: "demo", Title: "pricing of Apples"})
 	start("s-3", 3, chat.SessionStarted{Agent: "demo", Workspace: "other"})
 	start("s-4", 4, chat.SessionStarted{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob, Role: chat.Viewer}}})
-	list := func(f chat.Filter) []chat.SessionID { t.Helper(); return pages(t, s, f) }
+	list := func(f core.Filter) []chat.SessionID { t.Helper(); return pages(t, s, f) }
 	ann := a.Actor
-	wantIDs(t, list(chat.Filter{}), "s-4", "s-2", "s-1")
-	wantIDs(t, list(chat.Filter{Workspace: "other"}), "s-3")
-	wantIDs(t, list(chat.Filter{Actor: &ann}), "s-4", "s-2", "s-1")
-	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4")
-	wantIDs(t, list(chat.Filter{Actor: &bob, Workspace: "other"}))
-	wantIDs(t, list(chat.Filter{Agent: "demo"}), "s-2")
-	wantIDs(t, list(chat.Filter{Query: "PRICING"}), "s-2", "s-1")
-	wantIDs(t, list(chat.Filter{Query: "pricing quarterly"}), "s-1")
-	wantIDs(t, list(chat.Filter{Query: "s-4"}), "s-4")
-	wantIDs(t, list(chat.Filter{Status: chat.Idle}), "s-4", "s-2", "s-1")
-	wantIDs(t, list(chat.Filter{Status: chat.Completed}))
+	wantIDs(t, list(core.Filter{}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(core.Filter{Workspace: "other"}), "s-3")
+	wantIDs(t, list(core.Filter{Actor: &ann}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(core.Filter{Actor: &bob}), "s-4")
+	wantIDs(t, list(core.Filter{Actor: &bob, Workspace: "other"}))
+	wantIDs(t, list(core.Filter{Agent: "demo"}), "s-2")
+	wantIDs(t, list(core.Filter{Query: "PRICING"}), "s-2", "s-1")
+	wantIDs(t, list(core.Filter{Query: "pricing quarterly"}), "s-1")
+	wantIDs(t, list(core.Filter{Query: "s-4"}), "s-4")
+	wantIDs(t, list(core.Filter{Status: chat.Idle}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(core.Filter{Status: chat.Completed}))
+	wantIDs(t, list(core.Filter{User: "bob"}), "s-4")
+	wantIDs(t, list(core.Filter{User: ann.ID, Actor: &bob}), "s-4")
+	wantIDs(t, list(core.Filter{User: "eve"}))
+	second := func(n float64) chat.At { return epoch + chat.At(n*1_000_000) }
+	wantIDs(t, list(core.Filter{Since: second(4)}), "s-4", "s-2")
+	wantIDs(t, list(core.Filter{Since: second(4) + 1}), "s-4")
+	wantIDs(t, list(core.Filter{Until: second(8)}), "s-2", "s-1")
+	wantIDs(t, list(core.Filter{Until: second(8) + 1}), "s-4", "s-2", "s-1")
+	wantIDs(t, list(core.Filter{Since: second(3), Until: second(5), Limit: 1}), "s-2")
+	wantIDs(t, list(core.Filter{Until: second(8), Limit: 1}), "s-2", "s-1")
 	// Members and status change.
 	members, title := []chat.Member{{Actor: bob, Role: chat.Answerer}}, "renamed"
 	a.append(t, chat.SessionUpdated{Members: &members, Title: &title})
-	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4", "s-1")
-	wantIDs(t, list(chat.Filter{Query: "quarterly"}))
+	wantIDs(t, list(core.Filter{Actor: &bob}), "s-4", "s-1")
+	wantIDs(t, list(core.Filter{Query: "quarterly"}))
 	a.append(t, chat.SessionCompleted{})
-	wantIDs(t, list(chat.Filter{Status: chat.Completed}), "s-1")
+	wantIDs(t, list(core.Filter{Status: chat.Completed}), "s-1")
 	members = []chat.Member{}
 	a.Clock += 10_000_000
 	a.append(t, chat.SessionUpdated{Members: &members})
-	wantIDs(t, list(chat.Filter{Actor: &bob}), "s-4")
-	wantIDs(t, list(chat.Filter{Actor: &ann}), "s-1", "s-4", "s-2")
+	wantIDs(t, list(core.Filter{Actor: &bob}), "s-4")
+	wantIDs(t, list(core.Filter{Actor: &ann}), "s-1", "s-4", "s-2")
+	yes, no := true, false
+	a.append(t, chat.SessionUpdated{Archived: &yes})
+	wantIDs(t, list(core.Filter{Archived: &yes}), "s-1")
+	wantIDs(t, list(core.Filter{Archived: &no}), "s-4", "s-2")
+	a.append(t, chat.SessionUpdated{Archived: &no})
+	wantIDs(t, list(core.Filter{Archived: &yes}))
 }
 
 func TestListCursors(t *testing.T) { onEachStore(t, testListCursors) }
@@ -175,17 +192,17 @@ func testListCursors(t *testing.T, s *Journal) {
 		a.append(t, chat.SessionStarted{Agent: chat.NoAgent})
 	}
 	for _, bad := range []string{"x", "====", "AAAA", "AQ", "AQAAAAAAAAAAIA", "ünïcode", "AQAAAAAAAAAA"} {
-		wantCode(t, second(s.List(ctx, chat.Filter{Cursor: bad})), chat.Invalid)
+		wantCode(t, second(s.List(ctx, core.Filter{Cursor: bad})), chat.Invalid)
 	}
 	// A session that becomes active and one that is erased between two
 	// pages damage no other.
-	first := must(s.List(ctx, chat.Filter{Limit: 8}))(t)
+	first := must(s.List(ctx, core.Filter{Limit: 8}))(t)
 	resume(t, s, "s-05").later(t)
 	resume(t, s, "s-15").later(t)
 	if _, err := eraseNow(s, "s-12"); err != nil { // the cursor's own session
 		t.Fatal(err)
 	}
-	rest := pages(t, s, chat.Filter{Limit: 3, Cursor: first.Next})
+	rest := pages(t, s, core.Filter{Limit: 3, Cursor: first.Next})
 	got := append(ids(first), rest...)
 	var want []chat.SessionID
 	for i := 19; i >= 0; i-- {
@@ -230,17 +247,17 @@ func testPromptsAndDeadlines(t *testing.T, s *Journal) {
 	}
 	want("100 s-2 r-1", "200 s-1 r-3", "300 s-1 r-1")
 	ref, ok, err := s.Prompt(ctx, "s-1", "r-1")
-	if err != nil || !ok || ref != (chat.PromptRef{Asked: 2}) {
+	if err != nil || !ok || ref != (core.PromptRef{Asked: 2}) {
 		t.Fatal(ref, ok, err)
 	}
 	a.append(t, chat.UserInputResponse{RequestID: "r-1", Text: "!"})
 	a.append(t, chat.PromptClosed{RequestID: "r-3", Reason: chat.Expired})
 	a.append(t, chat.UserInputResponse{RequestID: "r-1", Text: "too late"}, chat.UserInputResponse{RequestID: "never asked", Text: "?"})
 	want("100 s-2 r-1")
-	if ref, _, _ := s.Prompt(ctx, "s-1", "r-1"); ref != (chat.PromptRef{Asked: 2, Ended: 6}) {
+	if ref, _, _ := s.Prompt(ctx, "s-1", "r-1"); ref != (core.PromptRef{Asked: 2, Ended: 6}) {
 		t.Fatalf("%+v", ref)
 	}
-	if ref, _, _ := s.Prompt(ctx, "s-1", "r-2"); ref != (chat.PromptRef{Asked: 3}) {
+	if ref, _, _ := s.Prompt(ctx, "s-1", "r-2"); ref != (core.PromptRef{Asked: 3}) {
 		t.Fatalf("%+v", ref)
 	}
 	for _, none := range []string{"never asked", "note", ""} {
@@ -298,7 +315,7 @@ func testBlockEndsAreStored(t *testing.T, s *Journal) {
 	a := begin(t, s, "s-1")
 	c := must(a.build(chat.AgentText{Block: "b1", Text: "hello world"}))(t)
 	want := []chat.End{{Bytes: 5, At: epoch + 5}, {Bytes: 6, At: epoch + 30}, {Bytes: 11, At: epoch + 1_000_000}}
-	c.Ends = []chat.BlockEnds{{Seq: 2, Ends: want}}
+	c.Ends = []core.BlockEnds{{Seq: 2, Ends: want}}
 	if err := s.Commit(ctx, c); err != nil {
 		t.Fatal(err)
 	}

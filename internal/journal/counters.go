@@ -193,7 +193,7 @@ func (j *Journal) changeFiles(id chat.SessionID, change func(was int64) int64) e
 		b.Close()
 		return err
 	}
-	return j.count(b, h.lists, more, j.write)
+	return j.applyCounted(b, h.lists, more, j.write)
 }
 
 // putFiles changes the size of a session's files and returns the difference.
@@ -209,9 +209,9 @@ func putFiles(r pebble.Reader, b *pebble.Batch, n chat.Number, change func(was i
 	return is - was, nil
 }
 
-// count applies a batch that adds n bytes, which may be negative, to what the owner of a
+// applyCounted applies a batch that adds n bytes, which may be negative, to what the owner of a
 // session has stored. lists are those of the session.
-func (j *Journal) count(b *pebble.Batch, lists []keyHash, n int64, apply func(*pebble.Batch) error) error {
+func (j *Journal) applyCounted(b *pebble.Batch, lists []keyHash, n int64, apply func(*pebble.Batch) error) error {
 	if len(lists) < 2 {
 		return apply(b) // the record is damaged
 	}

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -18,29 +19,29 @@ import (
 // BeginErase makes a session unreadable and stores the intention to erase it. files
 // and bytes are what the session has outside the journal; they are added to the
 // receipt.
-func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (core.Erasure, error) {
 	if err := j.failed(); err != nil {
-		return chat.Erasure{}, err
+		return core.Erasure{}, err
 	}
 	if j.readOnly {
-		return chat.Erasure{}, chat.Errorf(chat.Unavailable, "the store is open for reading only")
+		return core.Erasure{}, chat.Errorf(chat.Unavailable, "the store is open for reading only")
 	}
 	rec, err := j.Record(ctx, id)
 	if err != nil && chat.CodeOf(err) != chat.Internal {
-		return chat.Erasure{}, err // a session with a damaged record can be erased
+		return core.Erasure{}, err // a session with a damaged record can be erased
 	}
-	return j.markErased(id, func(e *chat.Erasure) { complete(e, &rec, files, bytes) })
+	return j.markErased(id, func(e *core.Erasure) { complete(e, &rec, files, bytes) })
 }
 
 // PlanErase returns the erasure that BeginErase would store, for an EraseChange.
-func (j *Journal) PlanErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+func (j *Journal) PlanErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (core.Erasure, error) {
 	rec, err := j.Record(ctx, id)
 	if err != nil && chat.CodeOf(err) != chat.Internal {
-		return chat.Erasure{}, err
+		return core.Erasure{}, err
 	}
 	h, _, err := j.find(id)
 	if err != nil {
-		return chat.Erasure{}, err
+		return core.Erasure{}, err
 	}
 	e, err := j.intention(id, h)
 	complete(&e, &rec, files, bytes)
@@ -48,31 +49,31 @@ func (j *Journal) PlanErase(ctx context.Context, id chat.SessionID, files int, b
 }
 
 // complete adds what the journal does not know, and what the record says.
-func complete(e *chat.Erasure, rec *chat.Session, files int, bytes int64) {
+func complete(e *core.Erasure, rec *chat.Session, files int, bytes int64) {
 	e.Workspace, e.Owner = rec.Workspace, rec.Owner
 	e.Receipt.Artifacts, e.Receipt.Bytes = files, e.Receipt.Bytes+bytes
 }
 
 // Erasure returns the intention to erase a session, and whether there is one.
-func (j *Journal) Erasure(_ context.Context, id chat.SessionID) (chat.Erasure, bool, error) {
+func (j *Journal) Erasure(_ context.Context, id chat.SessionID) (core.Erasure, bool, error) {
 	v, err := j.get(hashKey(nil, kTombstone, idHash(id)))
 	if err != nil || len(v) < 8 {
-		return chat.Erasure{}, false, err
+		return core.Erasure{}, false, err
 	}
 	n, _ := decodeNumber(v[:8])
 	if v, err = j.get(numberKey(nil, kErasing, n)); err != nil {
-		return chat.Erasure{}, false, err
+		return core.Erasure{}, false, err
 	}
 	e, ok := decodeIntention(v)
 	return e, ok && e.Receipt.Session == id, nil
 }
 
 // Erasures returns all erasures that are not finished.
-func (j *Journal) Erasures(ctx context.Context) iter.Seq2[chat.Erasure, error] {
-	return func(yield func(chat.Erasure, error) bool) {
+func (j *Journal) Erasures(ctx context.Context) iter.Seq2[core.Erasure, error] {
+	return func(yield func(core.Erasure, error) bool) {
 		for entry, err := range j.walk(ctx, []byte{kErasing}) {
 			if err != nil {
-				yield(chat.Erasure{}, err)
+				yield(core.Erasure{}, err)
 				return
 			}
 			if e, ok := decodeIntention(entry.value); ok && !yield(e, nil) {
@@ -85,13 +86,13 @@ func (j *Journal) Erasures(ctx context.Context) iter.Seq2[chat.Erasure, error] {
 // ScrubErased removes the text of an erased session from the journal's files and
 // keeps the intention. It is for a session of which a copy elsewhere cannot be
 // removed yet.
-func (j *Journal) ScrubErased(ctx context.Context, e chat.Erasure) error {
+func (j *Journal) ScrubErased(ctx context.Context, e core.Erasure) error {
 	return j.scrubIntended(ctx, e.Number)
 }
 
 // FinishErase removes the text of an erased session from the journal's files, and
 // then the intention. The tombstone stays.
-func (j *Journal) FinishErase(ctx context.Context, e chat.Erasure) error {
+func (j *Journal) FinishErase(ctx context.Context, e core.Erasure) error {
 	id := e.Receipt.Session
 	if err := j.finishErasure(ctx, e.Number, id, idHash(id)); err != nil {
 		return chat.Errorf(chat.Unavailable, "session %s is erased for all readers, but old files of the store still contain it; the server removes them in the background", id).Because(err)
@@ -121,7 +122,7 @@ func (j *Journal) scrubIntended(ctx context.Context, n chat.Number) error {
 
 // decodeIntention reads the value of kErasing; ok is false when the value has only
 // the hash of the id, or is unreadable.
-func decodeIntention(v []byte) (e chat.Erasure, ok bool) {
+func decodeIntention(v []byte) (e core.Erasure, ok bool) {
 	if len(v) <= len(keyHash{}) || json.Unmarshal(v[len(keyHash{}):], &e) != nil {
 		return e, false
 	}

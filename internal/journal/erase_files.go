@@ -11,13 +11,14 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
 // markErased makes a session unreadable and stores the intention to erase it, with one
 // batch. complete is called before the batch is written and fills in what the
 // journal does not have. The intention stays until FinishErase.
-func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e chat.Erasure, err error) {
+func (j *Journal) markErased(id chat.SessionID, complete func(*core.Erasure)) (e core.Erasure, err error) {
 	s, lock := j.shard(id), j.commitLock(id)
 	lock.Lock() // waits for a commit of this session that is in progress
 	defer lock.Unlock()
@@ -42,7 +43,7 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 		b.Close()
 		return e, err
 	}
-	if err := j.count(b, h.lists, -bytes, j.write); err != nil {
+	if err := j.applyCounted(b, h.lists, -bytes, j.write); err != nil {
 		return e, err
 	}
 	s.mu.Lock()
@@ -53,8 +54,8 @@ func (j *Journal) markErased(id chat.SessionID, complete func(*chat.Erasure)) (e
 }
 
 // intention returns the erasure of a session, without what is kept outside the journal.
-func (j *Journal) intention(id chat.SessionID, h *head) (e chat.Erasure, err error) {
-	e = chat.Erasure{Number: h.number, Receipt: chat.Receipt{
+func (j *Journal) intention(id chat.SessionID, h *head) (e core.Erasure, err error) {
+	e = core.Erasure{Number: h.number, Receipt: chat.Receipt{
 		Session: id, Events: uint64(h.last.seq), ErasedAt: chat.AtOf(j.opt.Now()),
 		Note: "backups and copies made before are not covered: erase them too",
 	}}
@@ -64,7 +65,7 @@ func (j *Journal) intention(id chat.SessionID, h *head) (e chat.Erasure, err err
 
 // putErasure adds what makes a session unreadable, and the intention to erase it. It
 // returns how many bytes of events and files the session had.
-func putErasure(r pebble.Reader, b *pebble.Batch, h *head, e *chat.Erasure) (bytes int64, err error) {
+func putErasure(r pebble.Reader, b *pebble.Batch, h *head, e *core.Erasure) (bytes int64, err error) {
 	t := idHash(e.Receipt.Session)
 	note, err := json.Marshal(e)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // marker does not compress away and is not split by a table's encoding.
@@ -48,7 +49,7 @@ func fillWithMarker(t *testing.T, j *Journal, id chat.SessionID) {
 	a.Key(0, marker).append(t, message("my secret is %s", marker))
 	a.append(t, chat.AgentInputRequest{RequestID: marker, InputType: chat.InputText, Text: marker, Deadline: epoch * 2})
 	for i := range 3 { // and into checkpoints
-		bodies := make([]chat.Body, chat.CheckpointEvery-1)
+		bodies := make([]chat.Body, core.CheckpointEvery-1)
 		for k := range bodies {
 			bodies[k] = chat.AgentStatus{Message: fmt.Sprint(marker, i, k)}
 		}
@@ -91,7 +92,7 @@ func TestEraseLeavesNoText(t *testing.T) {
 					default:
 					}
 					bystander.try(message("meanwhile"))
-					j.List(ctx, chat.Filter{})
+					j.List(ctx, core.Filter{})
 					j.Read(ctx, "s-other", chat.Range{})
 				}
 			})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func FuzzDecodeKey(f *testing.F) {
@@ -55,7 +56,7 @@ func FuzzDecodeKey(f *testing.F) {
 func FuzzValues(f *testing.F) {
 	f.Add(logEnd{1, 2, chat.Hash{3}, 4}.append(nil))
 	f.Add(appendClient(nil, 4, 5))
-	f.Add(promptValue{chat.PromptRef{Asked: 1, Ended: 2}, -3, "r"}.append(nil))
+	f.Add(promptValue{core.PromptRef{Asked: 1, Ended: 2}, -3, "r"}.append(nil))
 	f.Add(appendEnds(nil, []chat.End{{Bytes: 3, At: 9}, {Bytes: 8, At: 30}}))
 	f.Fuzz(func(t *testing.T, v []byte) {
 		if p, ok := decodeLogEnd(v); ok && !bytes.Equal(p.append(nil), v) {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"hash/maphash"
 	"slices"
 	"sync"
@@ -68,6 +69,19 @@ func (j *Journal) createLock(n chat.Number) *sync.Mutex {
 
 func (j *Journal) createLockIndex(n chat.Number) int {
 	return int(uint64(n) % uint64(len(j.createLocks)))
+}
+
+// Head returns the number of a session's last event and the hash of an event: that with number seq, or the last one if seq is 0.
+func (j *Journal) Head(id chat.SessionID, seq chat.Seq) (last chat.Seq, hash chat.Hash, err error) {
+	v, err := j.look(id)
+	if err != nil || seq == 0 {
+		return v.seq, v.hash, err
+	}
+	f, err := j.Get(context.Background(), id, seq)
+	if err != nil {
+		return v.seq, hash, err
+	}
+	return v.seq, f.Hash(), nil
 }
 
 // look returns a session's durable end.

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // history changes a journal at random with its own methods, as a single server does, and
@@ -42,7 +43,7 @@ func partitionOf(c Change) uint16 {
 	case *EraseChange:
 		id = c.Receipt.Session
 	}
-	return uint16(chat.NumberFor(id, 0) % 3)
+	return uint16(core.NumberFor(id, 0) % 3)
 }
 
 // step makes one change. refused says that it must be refused.
@@ -103,7 +104,7 @@ func (h *history) commit(a *author, bodies ...chat.Body) []Change {
 	h.check(err)
 	for i := range c.Events {
 		if chat.FinishedBlock(c.Events[i].Body) != "" {
-			c.Ends = append(c.Ends, chat.BlockEnds{Seq: c.Events[i].Seq, Ends: []chat.End{{Bytes: 3, At: a.Clock}, {Bytes: 1 << 20, At: a.Clock + 9}}})
+			c.Ends = append(c.Ends, core.BlockEnds{Seq: c.Events[i].Seq, Ends: []chat.End{{Bytes: 3, At: a.Clock}, {Bytes: 1 << 20, At: a.Clock + 9}}})
 		}
 	}
 	h.check(h.j.Commit(ctx, c))
@@ -143,7 +144,7 @@ func (h *history) importLog(id chat.SessionID) (changes []Change) {
 	}
 	first, rest := cutImport(whole, 2)
 	if rapid.Bool().Draw(h.t, "given up") {
-		changes = []Change{first, &ImportChange{&chat.Commit{Session: id, Number: c.Number}, ImportDrop}}
+		changes = []Change{first, &ImportChange{&core.Commit{Session: id, Number: c.Number}, ImportDrop}}
 	}
 	second, third := cutImport(rest, 2)
 	h.check(h.j.Import(ctx, id, give(c.Facts)))

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -43,7 +44,7 @@ func (j *Journal) SplitImport(ctx context.Context, id chat.SessionID, facts iter
 		if err == nil || !m.begun {
 			return
 		}
-		if dropped := emit(&ImportChange{&chat.Commit{Session: id, Number: m.state.Number}, ImportDrop}); dropped != nil {
+		if dropped := emit(&ImportChange{&core.Commit{Session: id, Number: m.state.Number}, ImportDrop}); dropped != nil {
 			// It is not readable, and the next Open removes it.
 			j.opt.Logger.Error("what an import left could not be removed yet", "session", id, "err", dropped)
 		}
@@ -70,7 +71,7 @@ func (j *Journal) SplitImport(ctx context.Context, id chat.SessionID, facts iter
 type importer struct {
 	id    chat.SessionID
 	state *chat.State
-	part  *chat.Commit // what was not emitted yet
+	part  *core.Commit // what was not emitted yet
 	size  int          // bytes of its events
 	begun bool         // a part was emitted
 	emit  func(*ImportChange) error
@@ -110,14 +111,14 @@ func (m *importer) add(f chat.Fact, number func(*chat.Event) (chat.Number, error
 		}
 	}
 	if m.part == nil {
-		m.part, m.size = &chat.Commit{Session: m.id, Number: m.state.Number, After: m.state.Last}, 0
+		m.part, m.size = &core.Commit{Session: m.id, Number: m.state.Number, After: m.state.Last}, 0
 	}
 	c := m.part
 	c.Events, c.Facts = append(c.Events, e), append(c.Facts, f)
 	m.size += len(f.JSON)
 	if e.ClientID != "" {
 		d := chat.Draft{Type: e.Type, Workstream: e.Workstream, Payload: e.Payload}
-		c.Keys = append(c.Keys, chat.Key{Actor: e.Actor.Key(), ClientID: e.ClientID, Digest: d.Digest(), Seq: e.Seq})
+		c.Keys = append(c.Keys, core.Key{Actor: e.Actor.Key(), ClientID: e.ClientID, Digest: d.Digest(), Seq: e.Seq})
 	}
 	m.state.Apply(&e)
 	m.state.Head = f.Hash()
@@ -132,7 +133,7 @@ func (m *importer) flush(step ImportStep) error {
 		if err := c.SetState(m.state, true); err != nil {
 			return err
 		}
-		if c.Checkpoint == nil && m.state.Last >= chat.CheckpointEvery {
+		if c.Checkpoint == nil && m.state.Last >= core.CheckpointEvery {
 			var err error
 			if c.Checkpoint, err = json.Marshal(m.state); err != nil {
 				return err
@@ -163,7 +164,7 @@ func (j *Journal) importNumber(id chat.SessionID, e *chat.Event) (chat.Number, e
 		}
 		found := false
 		for try := range 256 {
-			found = found || chat.NumberFor(id, try) == n
+			found = found || core.NumberFor(id, try) == n
 		}
 		if !ok || !found {
 			return 0, chat.Errorf(chat.Invalid, "event 1 of the import: its id was not made for session %s", id)
@@ -194,7 +195,7 @@ func (j *Journal) storeImport(c *ImportChange, h *head) error {
 		return err
 	}
 	if c.Step == ImportEnd {
-		return j.count(b, next.lists, next.last.bytes, j.write)
+		return j.applyCounted(b, next.lists, next.last.bytes, j.write)
 	}
 	h.last = next.last
 	return j.apply(b)

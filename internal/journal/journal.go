@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -161,7 +163,7 @@ func openProblem(dir string, err error) error {
 		return say("the data folder %s cannot be written: give this user write permission, or name another folder", dir)
 	case errors.Is(err, syscall.ENOSPC):
 		return say("the disk of the data folder %s is full: free some space and start again", dir)
-	case pebble.IsCorruptionError(err), strings.Contains(err.Error(), "object size mismatch"), strings.Contains(err.Error(), "unknown to the objstorage provider"):
+	case IsDamage(err):
 		what := cleanText(err)
 		if m := tableNumber.FindStringSubmatch(what); m != nil {
 			what = "db/" + m[1] + ".sst: " + what
@@ -173,6 +175,17 @@ func openProblem(dir string, err error) error {
 	}
 	return say("the store in %s cannot be opened (%v): look at the cause, or name another folder", dir, err)
 }
+
+// IsDamage reports whether an error of Open means that files of the store are damaged or missing.
+func IsDamage(err error) bool {
+	if _, ok := errors.AsType[inventoryDamage](err); ok {
+		return true
+	}
+	return err != nil && (pebble.IsCorruptionError(err) || strings.Contains(err.Error(), "object size mismatch") || strings.Contains(err.Error(), "unknown to the objstorage provider"))
+}
+
+// Lock locks a file for this process until it is closed. Other processes get an error.
+func Lock(file string) (io.Closer, error) { return vfs.Default.Lock(file) }
 
 // checkFormat refuses a store of another format before anything else is read.
 func (j *Journal) checkFormat() error {

@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -82,7 +83,7 @@ type listed struct {
 // moves to the front and is not on the later pages; every other session is shown
 // exactly once. A page may have fewer sessions than the limit, even none, and still
 // have a cursor.
-func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPage, err error) {
+func (j *Journal) List(ctx context.Context, f core.Filter) (page chat.SessionPage, err error) {
 	workspace := cmp.Or(f.Workspace, chat.DefaultWorkspace)
 	list := hashOf(workspace, "")
 	if f.Actor != nil {
@@ -100,18 +101,9 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 	}
 	defer func() { err = errors.Join(err, it.Close()) }()
 	at := bucketReader{j: j, it: it, list: list, few: limit}
-	at.from, at.to = span(hashKey(nil, kActivity, list))
-	var start *orderedCursor
-	if f.Cursor != "" {
-		var in *indexCursor
-		if start, in, err = parseCursor(f.Cursor); err != nil {
-			return page, err
-		}
-		if start != nil {
-			at.from, at.exact = activityKey(nil, list, bucketOf(start.at), 0), true
-		} else {
-			at.from, at.loose, at.bucket = activityKey(nil, list, in.bucket, in.number+1), true, in.bucket
-		}
+	start, err := at.seek(&f)
+	if err != nil {
+		return page, err
 	}
 	page.Sessions = []chat.Session{}
 	match := matcher(&f)
@@ -122,8 +114,11 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 			return page, err
 		}
 		for i, s := range some {
-			if start != nil && !start.before(s.orderedCursor) {
+			if start != nil && !start.before(s.orderedCursor) || f.Until != 0 && s.at >= f.Until {
 				continue
+			}
+			if f.Since != 0 && bucketOf(s.at) < bucketOf(f.Since) {
+				return page, nil // all others are older
 			}
 			if err := ctx.Err(); err != nil {
 				return page, err
@@ -138,10 +133,7 @@ func (j *Journal) List(ctx context.Context, f chat.Filter) (page chat.SessionPag
 			}
 			if len(page.Sessions) >= limit || scanned >= scanBound {
 				if i+1 < len(some) || at.from != nil {
-					page.Next = s.cursor()
-					if at.unordered {
-						page.Next = indexCursor{at.bucket, s.number}.cursor()
-					}
+					page.Next = at.cursor(s)
 				}
 				return page, nil
 			}
@@ -184,6 +176,36 @@ type bucketReader struct {
 	loose    bool   // do not sort the rest of the current bucket
 
 	unordered bool // the sessions that were read last are in the order of the index
+}
+
+// seek goes to where the list that the filter asks for begins. Sessions of the first bucket that do not follow the
+// cursor it returns are not on the page; nil means that all are.
+func (r *bucketReader) seek(f *core.Filter) (*orderedCursor, error) {
+	r.from, r.to = span(hashKey(nil, kActivity, r.list))
+	if f.Cursor == "" {
+		if f.Until != 0 {
+			r.from = activityKey(nil, r.list, bucketOf(f.Until), 0)
+		}
+		return nil, nil
+	}
+	start, in, err := parseCursor(f.Cursor)
+	switch {
+	case err != nil:
+		return nil, err
+	case start != nil:
+		r.from, r.exact = activityKey(nil, r.list, bucketOf(start.at), 0), true
+	default:
+		r.from, r.loose, r.bucket = activityKey(nil, r.list, in.bucket, in.number+1), true, in.bucket
+	}
+	return start, nil
+}
+
+// cursor continues the list after s, a session of the last bucket.
+func (r *bucketReader) cursor(s listed) string {
+	if r.unordered {
+		return indexCursor{r.bucket, s.number}.cursor()
+	}
+	return s.cursor()
 }
 
 // next returns the sessions of the next bucket, sorted, or some of a large bucket.
@@ -274,16 +296,19 @@ func (r *bucketReader) record(s listed) (rec chat.Session, ok bool, err error) {
 }
 
 // matcher returns a function that reports whether a record passes the filter.
-func matcher(f *chat.Filter) func(*chat.Session) bool {
+func matcher(f *core.Filter) func(*chat.Session) bool {
 	words := strings.Fields(strings.ToLower(f.Query))
 	return func(rec *chat.Session) bool {
-		if rec.ID.System() && !f.System || f.Agent != "" && rec.Agent != f.Agent || f.Status != "" && rec.Status != f.Status {
+		switch {
+		case rec.ID.System() && !f.System, f.Agent != "" && rec.Agent != f.Agent, f.Status != "" && rec.Status != f.Status,
+			f.User != "" && rec.RoleOf(chat.Actor{Kind: chat.User, ID: f.User}) == "",
+			f.Archived != nil && rec.Archived != *f.Archived, f.Since != 0 && rec.UpdatedAt < f.Since:
 			return false
 		}
 		if len(words) == 0 {
 			return true
 		}
-		text := strings.ToLower(rec.Title + "\n" + rec.Summary + "\n" + string(rec.ID))
+		text := strings.ToLower(rec.Title + "\n" + rec.Heading + "\n" + rec.Summary + "\n" + string(rec.ID))
 		for _, w := range words {
 			if !strings.Contains(text, w) {
 				return false

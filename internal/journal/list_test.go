@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Very many sessions of one second are listed without a look at all of them for
@@ -36,7 +37,7 @@ func TestListOfManySessionsInOneSecond(t *testing.T) {
 	var order []chat.SessionID
 	moved, cursor := 0, ""
 	for pages := 1; ; pages++ {
-		page, err := j.List(ctx, chat.Filter{Limit: 100, Cursor: cursor})
+		page, err := j.List(ctx, core.Filter{Limit: 100, Cursor: cursor})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Metrics are the journal's numbers. They count from the moment the store is
@@ -66,7 +66,7 @@ func (j *Journal) Collectors() []prometheus.Collector {
 	}
 }
 
-func (m *Metrics) committed(c *chat.Commit, took time.Duration) {
+func (m *Metrics) committed(c *core.Commit, took time.Duration) {
 	var size int
 	for i := range c.Facts {
 		size += len(c.Facts[i].JSON)

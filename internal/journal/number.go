@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Number returns the number of a session that exists, or a free one for a session
@@ -21,7 +22,7 @@ func (j *Journal) Number(_ context.Context, id chat.SessionID) (n chat.Number, e
 		return 0, false, err
 	}
 	for try := range 256 {
-		n := chat.NumberFor(id, try)
+		n := core.NumberFor(id, try)
 		name, err := j.get(numberKey(nil, kName, n))
 		if err != nil {
 			return 0, false, err

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 const (
@@ -81,7 +82,7 @@ func openPreviews(j *Journal) (*previews, error) {
 // WritePreviews writes pieces of open blocks to the preview file with one call and
 // without a sync: those without an error survive the end of the process, but not a power
 // cut. It may wait for a write in progress.
-func (j *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
+func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 	var room [64]chat.Seq
 	after, write := room[:0], false
 	unwritable := j.Writable()
@@ -124,7 +125,7 @@ func (j *Journal) OpenBlocks() map[chat.SessionID][]chat.Block {
 
 // write writes the pieces of the sessions that have no error. after has the last event of
 // each session.
-func (p *previews) write(ctx context.Context, all []chat.SessionPieces, after []chat.Seq) error {
+func (p *previews) write(ctx context.Context, all []core.SessionPieces, after []chat.Seq) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.queue.bytes) > previewQueue && !p.closed {
@@ -211,7 +212,7 @@ func (p *previews) flush() {
 
 // committed removes the blocks that a commit finished, and those of turns that it
 // ended, from the open ones.
-func (p *previews) committed(c *chat.Commit) {
+func (p *previews) committed(c *core.Commit) {
 	for i := range c.Events {
 		switch b := c.Events[i].Body.(type) {
 		case chat.AgentText, chat.AgentThinking:

@@ -17,11 +17,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // writePreviews writes pieces of one session.
 func writePreviews(j *Journal, id chat.SessionID, pieces []chat.Preview) error {
-	all := []chat.SessionPieces{{Session: id, Pieces: pieces}}
+	all := []core.SessionPieces{{Session: id, Pieces: pieces}}
 	j.WritePreviews(ctx, all)
 	return all[0].Err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // putPrompts updates the index of prompts and of their deadlines.
@@ -47,7 +48,7 @@ func putPrompts(r pebble.Reader, b *pebble.Batch, n chat.Number, events []chat.E
 			b.Delete(deadlineKey(nil, p.deadline, n, t), nil)
 		}
 		if asks {
-			put(t, promptValue{chat.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID})
+			put(t, promptValue{core.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID})
 			if q.Deadline != 0 {
 				b.Set(deadlineKey(nil, q.Deadline, n, t), nil, nil)
 			}
@@ -70,7 +71,7 @@ func mayAsk(b chat.Body) bool {
 
 // Prompt returns the events that asked and ended a prompt; ok is false when there is
 // none with that id.
-func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string) (ref chat.PromptRef, ok bool, err error) {
+func (j *Journal) Prompt(_ context.Context, id chat.SessionID, requestID string) (ref core.PromptRef, ok bool, err error) {
 	v, err := j.look(id)
 	if err != nil {
 		return ref, false, err
@@ -99,11 +100,11 @@ const chunk = 256
 
 // Deadlines returns the open prompts that have a deadline, the earliest first.
 // Prompts that are asked or end meanwhile may be included or not.
-func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error] {
-	return func(yield func(chat.Deadline, error) bool) {
+func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[core.Deadline, error] {
+	return func(yield func(core.Deadline, error) bool) {
 		for e, err := range j.walk(ctx, []byte{kDeadline}) {
 			if err != nil {
-				yield(chat.Deadline{}, err)
+				yield(core.Deadline{}, err)
 				return
 			}
 			d, ok, err := j.deadline(ctx, e.decoded)
@@ -118,7 +119,7 @@ func (j *Journal) Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error]
 }
 
 // deadline returns the prompt of an index entry.
-func (j *Journal) deadline(ctx context.Context, e decoded) (d chat.Deadline, ok bool, err error) {
+func (j *Journal) deadline(ctx context.Context, e decoded) (d core.Deadline, ok bool, err error) {
 	v, err := j.get(numberHashKey(nil, kPrompt, e.number, e.hash))
 	if err != nil {
 		return d, false, err
@@ -130,7 +131,7 @@ func (j *Journal) deadline(ctx context.Context, e decoded) (d chat.Deadline, ok 
 	id, err := j.SessionOf(ctx, e.number)
 	switch chat.CodeOf(err) {
 	case "":
-		return chat.Deadline{Session: id, RequestID: p.request, At: e.at}, true, nil
+		return core.Deadline{Session: id, RequestID: p.request, At: e.at}, true, nil
 	case chat.Gone, chat.NotFound:
 		return d, false, nil
 	}
@@ -151,6 +152,21 @@ func (j *Journal) Working(ctx context.Context) iter.Seq2[chat.SessionID, error] 
 				continue
 			}
 			if !yield(id, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// IDs yields the ids of all sessions that are not erased, in no particular order. Sessions that are created meanwhile may be
+// missing.
+func (j *Journal) IDs(ctx context.Context) iter.Seq2[chat.SessionID, error] {
+	return func(yield func(chat.SessionID, error) bool) {
+		for e, err := range j.walk(ctx, []byte{kName}) {
+			if err == nil && len(e.value) == 0 {
+				continue // erased
+			}
+			if !yield(chat.SessionID(e.value), err) || err != nil {
 				return
 			}
 		}

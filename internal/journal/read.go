@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Record returns a session's record. Its Last and UpdatedAt are those of the
@@ -187,7 +188,7 @@ func (j *Journal) Get(_ context.Context, id chat.SessionID, seq chat.Seq) (f cha
 
 // ByClientID returns the event that an actor's idempotency key made; ok is
 // false when there is none.
-func (j *Journal) ByClientID(_ context.Context, id chat.SessionID, actorKey, clientID string) (k chat.Key, ok bool, err error) {
+func (j *Journal) ByClientID(_ context.Context, id chat.SessionID, actorKey, clientID string) (k core.Key, ok bool, err error) {
 	v, err := j.look(id)
 	if err != nil {
 		return k, false, err
@@ -203,7 +204,7 @@ func (j *Journal) ByClientID(_ context.Context, id chat.SessionID, actorKey, cli
 	if seq > v.seq { // not durable yet
 		return k, false, nil
 	}
-	return chat.Key{Actor: actorKey, ClientID: clientID, Digest: digest, Seq: seq}, true, nil
+	return core.Key{Actor: actorKey, ClientID: clientID, Digest: digest, Seq: seq}, true, nil
 }
 
 // Ends returns the piece boundaries of the block that event seq finished, nil

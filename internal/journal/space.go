@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Run does the journal's background work until ctx ends: the interval sync, the
@@ -51,7 +51,7 @@ func (j *Journal) Run(ctx context.Context) error {
 const lookAfter = 1 << 20
 
 // spend counts the bytes of a commit.
-func (j *Journal) spend(c *chat.Commit) {
+func (j *Journal) spend(c *core.Commit) {
 	n := 0
 	for i := range c.Facts {
 		n += len(c.Facts[i].JSON)

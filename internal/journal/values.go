@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // logEnd describes the last event of a session.
@@ -65,7 +66,7 @@ func decodeClient(b []byte) (seq chat.Seq, digest uint64, ok bool) {
 // the deadline index can be removed when the prompt ends, and the request's id,
 // which is in no key.
 type promptValue struct {
-	ref      chat.PromptRef
+	ref      core.PromptRef
 	deadline chat.At // 0 means none
 	request  string
 }
@@ -92,7 +93,7 @@ func decodePrompt(b []byte) (p promptValue, ok bool) {
 	if n <= 0 {
 		return p, false
 	}
-	return promptValue{chat.PromptRef{Asked: chat.Seq(asked), Ended: chat.Seq(ended)}, chat.At(deadline), string(b[n:])}, true
+	return promptValue{core.PromptRef{Asked: chat.Seq(asked), Ended: chat.Seq(ended)}, chat.At(deadline), string(b[n:])}, true
 }
 
 // appendEnds stores boundaries as differences, which are small.

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -172,7 +173,7 @@ func (c *check) prompt(e *chat.Event) {
 			c.prompts[hashOf(ended)] = p
 		}
 	} else if q, ok := chat.AsPrompt(e); ok {
-		c.prompts[hashOf(q.RequestID)] = promptValue{chat.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID}
+		c.prompts[hashOf(q.RequestID)] = promptValue{core.PromptRef{Asked: e.Seq}, q.Deadline, q.RequestID}
 	}
 }
 

@@ -209,3 +209,11 @@ func FuzzUnmarshal(f *testing.F) {
 		}
 	})
 }
+
+func TestTextOfAValue(t *testing.T) {
+	for raw, want := range map[string]string{`"a\nb"`: "a\nb", `null`: "", ``: "", `1.50`: "1.50", `{"a":"b"}`: `{"a":"b"}`} {
+		if got := Text([]byte(raw)); got != want {
+			t.Errorf("%s is %q, not %q", raw, got, want)
+		}
+	}
+}

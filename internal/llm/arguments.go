@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -37,7 +36,7 @@ func Object(arguments string) json.RawMessage {
 func unread(arguments string) json.RawMessage {
 	b := append([]byte(`{"`), malformed...)
 	b = append(b, `":`...)
-	b = chat.AppendString(b, arguments)
+	b = json.AppendString(b, arguments)
 	return append(b, '}')
 }
 

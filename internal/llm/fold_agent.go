@@ -129,7 +129,7 @@ func (f *Fold) toolError(e *chat.Event, b chat.AgentToolError) {
 	if b.Code != "" && !strings.Contains(text, b.Code) {
 		text = b.Code + ": " + text
 	}
-	f.returned(e, 0, b.Tool, ToolReturn{ToolCallID: id, Status: Failure, Text: PackResult(false, chat.AppendString(nil, text), e.At.Time())})
+	f.returned(e, 0, b.Tool, ToolReturn{ToolCallID: id, Status: Failure, Text: PackResult(false, json.AppendString(nil, text), e.At.Time())})
 }
 
 // returned adds the result of a call to the open tool message; a new one is the n-th

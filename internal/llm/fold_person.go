@@ -256,7 +256,7 @@ func verdict(d *chat.Decision, e *chat.Event) Verdict {
 	}
 	message := d.Result
 	if d.Error != "" {
-		r.Status, message = Failure, chat.AppendString(nil, d.Error)
+		r.Status, message = Failure, json.AppendString(nil, d.Error)
 	}
 	r.Text = PackResult(r.Status == Success, message, e.At.Time())
 	return r
@@ -285,7 +285,7 @@ func (f *Fold) decided(e *chat.Event, decisions []chat.Decision) {
 		}
 		delete(f.asked, d.CallID)
 		f.denied[d.CallID] = true
-		text := PackResult(false, chat.AppendString(nil, denial(d.Reason)), e.At.Time())
+		text := PackResult(false, json.AppendString(nil, denial(d.Reason)), e.At.Time())
 		f.returned(e, 1, "", ToolReturn{ToolCallID: d.CallID, Status: Failure, Text: text})
 	}
 }

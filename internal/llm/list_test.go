@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func whole(s *script) []Message {
@@ -203,7 +204,7 @@ func TestListRefusesMarksOfOtherSessions(t *testing.T) {
 	s.user("q")
 	s.agent(chat.AgentText{Text: "a"})
 	s.done()
-	other := chat.NumberFor("s-2", 0)
+	other := core.NumberFor("s-2", 0)
 	for seq := range chat.Seq(9) {
 		id := chat.MakeID(other, seq)
 		mark := IDPrefix + id.UUID()

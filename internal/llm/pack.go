@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -21,19 +20,19 @@ func PackResult(ok bool, message json.RawMessage, at time.Time) string {
 	if message = bytes.TrimSpace(message); len(message) == 0 || string(message) == "null" {
 		message = json.RawMessage(`""`)
 	} else if message[0] != '{' && message[0] != '"' {
-		message = chat.AppendString(nil, string(message)) // the message is a string or an object
+		message = json.AppendString(nil, string(message)) // the message is a string or an object
 	}
 	return pack(`"status":`, status, message, at)
 }
 
 // PackSummary wraps a summary of earlier messages.
 func PackSummary(summary string, at time.Time) string {
-	return pack(`"type":`, "system_alert", chat.AppendString(nil, summary), at)
+	return pack(`"type":`, "system_alert", json.AppendString(nil, summary), at)
 }
 
 func pack(key, value string, message []byte, at time.Time) string {
 	b := append([]byte{'{'}, key...)
-	b = chat.AppendString(b, value)
+	b = json.AppendString(b, value)
 	b = append(b, `,"message":`...)
 	b = append(b, message...)
 	b = append(b, `,"time":"`...)

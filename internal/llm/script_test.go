@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // script writes a log that follows the rules of a session.
@@ -25,7 +26,7 @@ var (
 )
 
 func newScript() *script {
-	s := &script{number: chat.NumberFor("s-1", 0)}
+	s := &script{number: core.NumberFor("s-1", 0)}
 	s.add(chat.Draft{Body: chat.SessionStarted{Agent: "bot"}}, mira, "")
 	return s
 }

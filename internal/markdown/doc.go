@@ -4,6 +4,9 @@
 //
 // The work is proportional to the length of the text; nesting is limited to [maxDepth] levels. Texts are returned as they
 // are: entities are decoded, so a caller that prints to a terminal must remove control characters from the result.
+//
+// A library would not do: goldmark 1.8 knows no unfinished texts, and takes quadratic time for some (1.4 s for 50 kB of "[a](", 1.7 s
+// for 50 kB of "> "), while a terminal parses the end of a text again for each piece.
 package markdown
 
 // Kind says what a block is.

@@ -56,20 +56,14 @@ func (p *parser) inline(src string, open bool) []Span {
 			}
 		case '`':
 			run := runLength(src[i:])
-			end, found := in.codeEnd(i+run, run)
-			if !found && !open {
+			text, end, ok := in.codeSpan(i, run, open)
+			if !ok {
 				i += run // the marks are text
 				continue
 			}
 			flush(i)
-			if !found {
-				end = len(src)
-				in.add(codeText(strings.TrimRight(src[i+run:], "`")), Mono)
-				n = end - i
-				break
-			}
-			in.add(codeText(src[i+run:end]), Mono)
-			n = end + run - i
+			in.add(text, Mono)
+			n = end - i
 		case '*', '_', '~':
 			run := runLength(src[i:])
 			flush(i)
@@ -84,10 +78,7 @@ func (p *parser) inline(src string, open bool) []Span {
 				at++
 			}
 			flush(i)
-			in.add(src[i:at+1], 0)
-			if in.brackets = append(in.brackets, bracket{node: len(in.nodes) - 1, at: at + 1}); len(in.brackets) > maxBrackets {
-				in.brackets = in.brackets[1:]
-			}
+			in.openBracket(src[i:at+1], at+1)
 			n = at + 1 - i
 		case ']':
 			flush(i)
@@ -132,6 +123,26 @@ func (p *parser) inline(src string, open bool) []Span {
 	}
 	in.emphasis(0, open)
 	return in.spans()
+}
+
+// codeSpan returns the code whose run of backticks begins at i, and where the span ends. In a text that is still
+// growing a span without its closing run reaches to the end.
+func (in *inlines) codeSpan(i, run int, open bool) (text string, end int, ok bool) {
+	if end, ok = in.codeEnd(i+run, run); ok {
+		return codeText(in.src[i+run : end]), end + run, true
+	}
+	if open {
+		return codeText(strings.TrimRight(in.src[i+run:], "`")), len(in.src), true
+	}
+	return "", 0, false
+}
+
+// openBracket adds the mark [ or ![ of a possible link whose text begins at at.
+func (in *inlines) openBracket(mark string, at int) {
+	in.add(mark, 0)
+	if in.brackets = append(in.brackets, bracket{node: len(in.nodes) - 1, at: at}); len(in.brackets) > maxBrackets {
+		in.brackets = in.brackets[1:]
+	}
 }
 
 func (in *inlines) add(text string, style Style) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/keylock"
@@ -31,7 +32,7 @@ type Sessions interface {
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
-	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
@@ -142,6 +143,28 @@ func (s *Chats) Message(ctx context.Context, c chat.Caller, id chat.SessionID, c
 	return nil, nil
 }
 
+// Parts returns the content of a message, without empty parts. The parts that are not text have an address that a page can load.
+func Parts(id chat.SessionID, b chat.UserMessage) (parts []chat.Part) {
+	if b.Text != "" {
+		parts = append(parts, chat.Part{Type: "text", Text: b.Text})
+	}
+	for _, p := range b.Content {
+		if p.Type == "text" && p.Text != "" {
+			if b.Text == "" {
+				parts = append(parts, chat.Part{Type: "text", Text: p.Text})
+			}
+			continue
+		}
+		if p.Path != "" {
+			p.URL = attachment.URL(id, p.Path)
+		}
+		if p.URL != "" {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
 // Fork returns a fork that ends before an event. The running turn is stopped, because the page leaves it.
 func (s *Chats) Fork(ctx context.Context, c chat.Caller, sess *chat.Session, before chat.Seq, metadata json.RawMessage) (chat.Session, error) {
 	if _, err := s.Sessions.Stop(ctx, c, sess.ID, MainLine, "the message is answered anew in a fork"); err != nil {
@@ -154,6 +177,15 @@ func (s *Chats) Fork(ctx context.Context, c chat.Caller, sess *chat.Session, bef
 func (s *Chats) Stop(ctx context.Context, c chat.Caller, id chat.SessionID) (any, error) {
 	res, err := s.Sessions.Stop(ctx, c, id, MainLine, "stopped in the page")
 	return map[string]bool{"stopped": res.Stopped}, err
+}
+
+// Marshal encodes a value of a dialect, which can always be encoded.
+func Marshal(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return json.RawMessage("{}")
+	}
+	return b
 }
 
 // Stream answers with Server-Sent Events. follow writes them until the response is complete. When it fails, the connection is

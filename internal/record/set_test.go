@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -380,7 +381,7 @@ func TestTheRecordOfAnErasedConversationIsDeleted(t *testing.T) {
 // awaitEntry waits for an entry of an index.
 func awaitEntry(t *testing.T, s *store, id chat.SessionID, want entry) {
 	t.Helper()
-	for batch, err := range s.Watch(t.Context(), chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for batch, err := range s.Watch(t.Context(), chat.Trusted, id, core.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,13 +45,22 @@ func (s *Server) outer(next http.Handler) http.Handler {
 				panic(v)
 			}
 		}()
-		if !s.refuse(w, r, nil, "host", s.opt.Auth.CheckHost(r)) &&
+		if !s.refuse(w, r, nil, "host", s.checkHost(r)) &&
 			!s.refuse(w, r, nil, "origin", s.opt.Auth.CheckOrigin(r)) &&
 			!s.refuse(w, r, nil, "path", checkPath(r)) &&
 			!s.opt.Auth.CORS(w, r) {
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// checkHost refuses hosts that are not served, except for the probes: load balancers and Kubernetes ask for the address of a
+// machine or a pod, and the answer has nothing that a page of another name must not read.
+func (s *Server) checkHost(r *http.Request) error {
+	if r.URL.Path == healthPath || r.URL.Path == readyPath {
+		return nil
+	}
+	return s.opt.Auth.CheckHost(r)
 }
 
 // checkPath refuses . and .. as names in the path. Clients resolve them before they

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/pprof"
@@ -16,10 +17,16 @@ import (
 // readyTimeout is the time limit of Options.Ready.
 const readyTimeout = 5 * time.Second
 
+// The paths of probes, which are served for every Host.
+const (
+	healthPath = "/healthz"
+	readyPath  = "/readyz"
+)
+
 // addOwnRoutes adds the routes of the server itself.
 func (s *Server) addOwnRoutes() {
-	s.Handle(Route{Pattern: "GET /healthz", Public: true, Handler: http.HandlerFunc(health)})
-	s.Handle(Route{Pattern: "GET /readyz", Public: true, Handler: http.HandlerFunc(s.ready)})
+	s.Handle(Route{Pattern: "GET " + healthPath, Public: true, Handler: http.HandlerFunc(health)})
+	s.Handle(Route{Pattern: "GET " + readyPath, Public: true, Handler: http.HandlerFunc(s.ready)})
 	s.Handle(Route{Pattern: "GET /metrics", Handler: admin(promhttp.HandlerFor(s.opt.Registry, promhttp.HandlerOpts{}))})
 	// The sign-in routes authenticate by themselves.
 	signIn := s.opt.Auth.Handler(WriteError)
@@ -58,8 +65,13 @@ func health(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
+// NotReady is an error of Options.Ready whose text everyone may read.
+type NotReady string
+
+func (e NotReady) Error() string { return string(e) }
+
 // ready answers whether the server accepts requests. The reason is only logged, because
-// this route is public.
+// this route is public, unless it is a NotReady.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.stopping.Load() {
 		WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is shutting down: try again in a moment"))
@@ -68,13 +80,37 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.opt.Ready != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		if err := s.opt.Ready(ctx); err != nil {
-			s.opt.Logger.WarnContext(ctx, "not ready", "err", err)
+		err := s.opt.Ready(ctx)
+		s.logReady(ctx, err)
+		if err != nil {
+			if why, ok := errors.AsType[NotReady](err); ok {
+				WriteError(w, r, chat.Errorf(chat.Unavailable, "%s", string(why)))
+				return
+			}
 			WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is not ready: its log says why").Because(err))
 			return
 		}
 	}
 	health(w, r)
+}
+
+// logReady logs each change of readiness once: anyone may ask this route, as often as they like.
+func (s *Server) logReady(ctx context.Context, err error) {
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	s.mu.Lock()
+	changed := reason != s.notReady
+	s.notReady = reason
+	s.mu.Unlock()
+	switch {
+	case !changed:
+	case err != nil:
+		s.opt.Logger.WarnContext(ctx, "not ready", "err", err)
+	default:
+		s.opt.Logger.InfoContext(ctx, "ready again")
+	}
 }
 
 func admin(next http.Handler) http.Handler {

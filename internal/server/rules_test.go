@@ -151,7 +151,10 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 		{"wrong token", req("GET", base+"/plain", "", "Authorization", "Bearer x"), 401, "unauthenticated"},
 		{"rebinding host", req("GET", base+"/plain", "", "Host", "evil.com", "Authorization", bearer), 421, "denied"},
 		{"rebinding host, unknown route", req("GET", base+"/nothing", "", "Host", "evil.com:8000"), 421, "denied"},
-		{"rebinding host, health", req("GET", base+"/healthz", "", "Host", "evil.com"), 421, "denied"},
+		{"rebinding host, metrics", req("GET", base+"/metrics", "", "Host", "evil.com", "Authorization", "Bearer "+adminToken), 421, "denied"},
+		{"health by the address of a pod", req("GET", base+"/healthz", "", "Host", "10.0.0.1:8000"), 200, ""},
+		{"ready by the address of a pod", req("GET", base+"/readyz", "", "Host", "10.0.0.1:8000"), 200, ""},
+		{"health for a page of another site", req("GET", base+"/healthz", "", "Host", "10.0.0.1:8000", "Origin", "https://evil.com"), 403, "denied"},
 		{"form text/plain", req("POST", base+"/plain", "{}", "Authorization", bearer, "Content-Type", "text/plain"), 415, "invalid"},
 		{"form urlencoded", req("POST", base+"/plain", "a=b", "Authorization", bearer, "Content-Type", "application/x-www-form-urlencoded"), 415, "invalid"},
 		{"form multipart", req("POST", base+"/plain", "", "Authorization", bearer, "Content-Type", "multipart/form-data; boundary=a"), 415, "invalid"},
@@ -281,7 +284,8 @@ func TestConsoleAtTheRoot(t *testing.T) {
 
 func TestReadyReportsErrorsAndShutdown(t *testing.T) {
 	var why error
-	s := newServer(t, Options{Auth: openAuth(t), Ready: func(context.Context) error { return why }})
+	var log bytes.Buffer
+	s := newServer(t, Options{Auth: openAuth(t), Ready: func(context.Context) error { return why }, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	if got := do(t, s.Handler(), req("GET", "http://localhost/readyz", "")); got.StatusCode != 200 {
 		t.Error(got.Status)
 	}
@@ -289,6 +293,12 @@ func TestReadyReportsErrorsAndShutdown(t *testing.T) {
 	got := do(t, s.Handler(), req("GET", "http://localhost/readyz", ""))
 	if got.StatusCode != 503 || strings.Contains(got.body, "secret") || got.Header.Get("Retry-After") == "" {
 		t.Errorf("%s %s", got.Status, got.body)
+	}
+	for range 10 {
+		do(t, s.Handler(), req("GET", "http://localhost/readyz", ""))
+	}
+	if n := strings.Count(log.String(), "disk full"); n != 1 {
+		t.Errorf("eleven probes wrote the reason %d times to the log", n)
 	}
 	why = nil
 	s.stopping.Store(true)

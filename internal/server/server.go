@@ -27,6 +27,8 @@ type Server struct {
 	mu     sync.Mutex
 	active int           // handlers under way
 	none   chan struct{} // closed when the last one has ended; made by wait
+
+	notReady string // the reason that the last probe got, "" when it got none
 }
 
 // New checks the options and sets up the server's own routes: /healthz, /readyz,
@@ -170,14 +172,19 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	if s.opt.Listener != nil {
 		return s.opt.Listener, nil
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", s.opt.Addr)
+	return Listen(ctx, s.opt.Addr)
+}
+
+// Listen listens on an address. Its errors say what to do.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s is in use by another program, perhaps another parley: stop that one, or choose another address with --addr (port 0 takes a free one): %w", s.opt.Addr, err)
+		return nil, fmt.Errorf("%s is in use by another program, perhaps another parley: stop that one, or choose another address with --addr (port 0 takes a free one): %w", addr, err)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("listening on %s is not permitted: ports below 1024 need special rights, so choose a higher one with --addr: %w", s.opt.Addr, err)
+		return nil, fmt.Errorf("listening on %s is not permitted: ports below 1024 need special rights, so choose a higher one with --addr: %w", addr, err)
 	case err != nil:
-		return nil, fmt.Errorf("listen on %s: %w", s.opt.Addr, err)
+		return nil, fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	return l, nil
 }

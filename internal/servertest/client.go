@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Send sends a request. path may be a whole URL; body is JSON or empty; header
@@ -75,7 +76,7 @@ func (s *Server) Until(id chat.SessionID, typ string, n int) {
 		}
 	}
 	var failure error
-	for batch, err := range s.Sessions.Watch(ctx, chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for batch, err := range s.Sessions.Watch(ctx, chat.Trusted, id, core.Start{Cursor: &chat.Cursor{}}, nil) {
 		if failure = err; err != nil {
 			break
 		}

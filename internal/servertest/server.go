@@ -8,12 +8,10 @@ package servertest
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -21,11 +19,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agentpool"
-	"github.com/parley-hq/parley/internal/agents/demo"
-	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/auth"
-	"github.com/parley-hq/parley/internal/hub"
-	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/server"
 	"github.com/parley-hq/parley/internal/session"
 	"github.com/parley-hq/parley/internal/wire"
@@ -40,6 +34,9 @@ type Options struct {
 
 	DefaultAgent string // of sessions that name none
 	Addr         string // the HTTP address; a free port of loopback when empty
+
+	// Cluster makes the server a node that owns no partition; another node with the same agents owns them all.
+	Cluster *Cluster
 }
 
 // Server is a server in the process.
@@ -57,19 +54,10 @@ type Server struct {
 
 	t       testing.TB
 	addr    string
-	journal *journal.Journal
-	hub     *hub.Hub
+	members []*member // the first one serves HTTP
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closing sync.Once
-}
-
-// Files is the artifact store as dialects see it.
-type Files struct{ *artifact.Local }
-
-// Put stores a file of at most limit bytes.
-func (f Files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, limit int64) (chat.FileInfo, error) {
-	return f.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Max: limit})
 }
 
 // User returns the token of a user.
@@ -87,37 +75,14 @@ func Open(t testing.TB, opt Options) *Server {
 	if s.Dir == "" {
 		s.Dir = t.TempDir()
 	}
-	var now func() chat.At
-	if opt.Now != nil {
-		now = func() chat.At { return chat.AtOf(opt.Now()) }
+	if opt.Cluster == nil {
+		s.members = []*member{newMember(t, s.Dir, &opt, s.erased, nil)}
+	} else {
+		s.members = openCluster(t, s.Dir, &opt, s.erased)
 	}
+	m := s.members[0]
+	s.Files, s.Sessions, s.Pool, s.Registry, s.Runner = m.files, m.sessions, m.pool, m.registry, m.runner
 	var err error
-	s.journal, err = journal.Open(filepath.Join(s.Dir, "store"), journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1, Now: opt.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Files.Local, err = artifact.Open(filepath.Join(s.Dir, "files"), artifact.Options{Now: now}); err != nil {
-		t.Fatal(err)
-	}
-	s.hub = hub.New(s.journal, hub.Options{})
-	for id, blocks := range s.journal.OpenBlocks() {
-		s.hub.Restore(id, blocks)
-	}
-	s.Pool = agentpool.NewPool(agentpool.PoolOptions{})
-	s.Registry = agentpool.NewRegistry(s.Pool)
-	s.Registry.Add(demo.Info, demo.Agent{})
-	for name, a := range opt.Agents {
-		s.Registry.Add(agent.Info{Name: name}, a)
-	}
-	store := func(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, commit func(int64) error) error {
-		_, err := s.Files.Local.Put(ctx, id, path, mediaType, body, artifact.PutOptions{Commit: func(info chat.FileInfo) error { return commit(info.Size) }})
-		return err
-	}
-	s.Runner = agentpool.NewRunner(s.Registry, agentpool.Options{Grace: time.Millisecond, Clean: true, Store: store})
-	s.Sessions = session.New(s.journal, s.hub, session.Options{Artifacts: s.Files.Local, Store: store, Now: opt.Now, DefaultAgent: opt.DefaultAgent,
-		Observers: []session.Observer{{Committed: s.Runner.Committed, Erased: s.erased}},
-	})
-	s.Runner.Attach(s.Sessions)
 	if s.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +90,6 @@ func Open(t testing.TB, opt Options) *Server {
 }
 
 func (s *Server) erased(id chat.SessionID) {
-	s.Runner.Erased(id)
 	if s.Erased != nil {
 		s.Erased(id)
 	}
@@ -135,7 +99,11 @@ func (s *Server) erased(id chat.SessionID) {
 // ends with the test, or with Close.
 func (s *Server) Serve(routes []wire.Route, run ...func(context.Context) error) {
 	s.t.Helper()
-	srv, err := server.New(server.Options{Auth: s.Auth, Conns: s.Conns, Logger: slog.New(slog.DiscardHandler)})
+	opt := server.Options{Auth: s.Auth, Conns: s.Conns, Logger: slog.New(slog.DiscardHandler)}
+	if n := s.members[0].node; n != nil {
+		opt.Node = n.Name()
+	}
+	srv, err := server.New(opt)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -152,10 +120,16 @@ func (s *Server) Serve(routes []wire.Route, run ...func(context.Context) error) 
 	s.HTTP.Config.Protocols = new(http.Protocols)
 	s.HTTP.Config.Protocols.SetHTTP1(true)
 	s.HTTP.Config.Protocols.SetUnencryptedHTTP2(true)
+	for _, m := range s.members {
+		m.start()
+	}
+	if len(s.members) > 1 {
+		waitForOwner(s.t, s.members)
+	}
 	s.HTTP.Start()
 	var ctx context.Context
 	ctx, s.cancel = context.WithCancel(context.Background())
-	for _, f := range append(run, s.journal.Run, s.Sessions.Run, s.Runner.Run) {
+	for _, f := range run {
 		s.running.Go(func() { _ = f(ctx) })
 	}
 	s.t.Cleanup(s.Close)
@@ -173,9 +147,6 @@ func (s *Server) Close() {
 		s.HTTP.Close()
 		s.cancel()
 		s.running.Wait()
-		s.hub.Close(nil)
-		if err := s.journal.Close(); err != nil {
-			s.t.Error(err)
-		}
+		closeMembers(s.members)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Each operation is tried as each kind of caller.
@@ -57,7 +58,7 @@ func TestEveryOperationChecksItsCaller(t *testing.T) {
 		{"Items", func(e env, c chat.Caller) error { _, err := e.w.Items(ctx, c, e.id, 0, 5); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
 		{"Search", func(e env, c chat.Caller) error { _, err := e.w.Search(ctx, c, e.id, "x", 0, 5); return err }, [8]chat.Code{nf, ok, ok, ok, ok, nf, nf, ok}},
 		{"Watch", func(e env, c chat.Caller) error {
-			for _, err := range e.w.Watch(ctx, c, e.id, chat.Start{}, nil) {
+			for _, err := range e.w.Watch(ctx, c, e.id, core.Start{}, nil) {
 				return err
 			}
 			return nil
@@ -129,7 +130,7 @@ func TestEveryOperationChecksItsCaller(t *testing.T) {
 					// A session that the caller may not see gives the same error as a missing one.
 					ghost := e
 					ghost.id = "ghost"
-					ghost.ev.ID = chat.EventID(chat.MakeID(chat.NumberFor("ghost", 0), 1).Text(chat.EventPrefix))
+					ghost.ev.ID = chat.EventID(chat.MakeID(core.NumberFor("ghost", 0), 1).Text(chat.EventPrefix))
 					if row.name != "Append turn.completed" {
 						missing := row.do(ghost, caller[name])
 						if a, b := strings.ReplaceAll(err.Error(), `"s"`, `"ghost"`), missing.Error(); a != b {
@@ -148,7 +149,7 @@ func TestListHasOnlySessionsOfTheCaller(t *testing.T) {
 	w.begin("a")
 	w.begin("b", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	for c, want := range map[string][]chat.SessionID{"ann": {"b", "a"}, "bob": {"b"}, "eve": nil} {
-		page, err := w.List(ctx, user(c), chat.Filter{Limit: 10})
+		page, err := w.List(ctx, user(c), core.Filter{Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -192,14 +193,14 @@ func TestSystemSessionsBelongToTheServer(t *testing.T) {
 		_, err = w.Get(ctx, c, "sys-book")
 		w.wantCode(err, chat.NotFound)
 	}
-	if page, err := w.List(ctx, local, chat.Filter{System: true}); err != nil || slices.ContainsFunc(page.Sessions, func(s chat.Session) bool { return s.ID == "sys-book" }) {
+	if page, err := w.List(ctx, local, core.Filter{System: true}); err != nil || slices.ContainsFunc(page.Sessions, func(s chat.Session) bool { return s.ID == "sys-book" }) {
 		t.Errorf("an admin of one workspace has a list of them: %+v, %v", page, err)
 	}
 	fork, err := w.Fork(ctx, user("ann"), mine.ID, chat.Fork{ID: "sys-grants"})
 	if err != nil || fork.ID.System() {
 		t.Errorf("forked to %q: %v", fork.ID, err)
 	}
-	for _, f := range []chat.Filter{{}, {System: true}} {
+	for _, f := range []core.Filter{{}, {System: true}} {
 		page, err := w.List(ctx, root, f)
 		seen := slices.ContainsFunc(page.Sessions, func(s chat.Session) bool { return s.ID == "sys-book" })
 		if err != nil || seen != f.System {
@@ -399,7 +400,7 @@ func (f *fakeFiles) CopySession(_ context.Context, _, _ chat.SessionID, commit f
 	return commit()
 }
 
-func (f *fakeFiles) Put(_ context.Context, _ chat.SessionID, path, mediaType string, _ io.Reader, w chat.FileWrite) (chat.FileInfo, error) {
+func (f *fakeFiles) Put(_ context.Context, _ chat.SessionID, path, mediaType string, _ io.Reader, w core.FileWrite) (chat.FileInfo, error) {
 	info := chat.FileInfo{Path: path, MediaType: mediaType}
 	if f.err != nil {
 		return info, f.err
@@ -414,7 +415,7 @@ func (f *fakeFiles) Remove(_ context.Context, _ chat.SessionID, path string, _ c
 	return commit(chat.FileInfo{Path: path})
 }
 
-func (f *fakeFiles) FinishChanges(context.Context, func(chat.FileChange) (bool, error)) error {
+func (f *fakeFiles) FinishChanges(context.Context, func(core.FileChange) (bool, error)) error {
 	return f.err
 }
 

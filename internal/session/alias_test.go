@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // A client that always uses the same id must not reach a session that another user created
@@ -57,7 +58,7 @@ func TestAliasTakesPrecedenceOverForeignSessions(t *testing.T) {
 			t.Fatalf("the alias leads to %q: %v", same.ID, err)
 		}
 		// The list leaves out a session that bob cannot reach by its id.
-		page, err := w.List(ctx, bob, chat.Filter{Limit: 10})
+		page, err := w.List(ctx, bob, core.Filter{Limit: 10})
 		if err != nil || len(page.Sessions) != 1 || page.Sessions[0].ID != his.ID {
 			t.Fatalf("%+v, %v", page.Sessions, err)
 		}

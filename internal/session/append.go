@@ -70,7 +70,6 @@ func (s *Sessions) appendLater(ctx context.Context, c chat.Caller, id chat.Sessi
 type appending struct {
 	request
 	order  *sequencer
-	caller chat.Caller
 	drafts []chat.Draft
 	known  []*chat.Event // per draft: the stored event with the same client id
 	events []chat.Event
@@ -107,8 +106,8 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 			}
 		}
 	}
-	a := &appending{order: r, caller: c, drafts: drafts}
-	a.rules, a.undo = a, len(drafts) > 1
+	a := &appending{order: r, drafts: drafts}
+	a.rules, a.caller, a.undo = a, c, len(drafts) > 1
 	if slices.ContainsFunc(drafts, endsSession) {
 		if a.files, err = s.mergeResting(ctx, r.id, ""); err != nil {
 			r.release()
@@ -343,7 +342,7 @@ func errTurnEnded(turn chat.TurnID) error {
 
 func errOldAttempt(t *chat.Turn, attempt int) error {
 	return chat.Errorf(chat.Conflict, "turn %s is in attempt %d; attempt %d is over", t.ID, t.Attempt, attempt).
-		With("turn_id", t.ID).With("attempt", t.Attempt)
+		WithReason(chat.AttemptOver).With("turn_id", t.ID).With("attempt", t.Attempt)
 }
 
 func errOtherLine(t *chat.Turn, workstream string) error {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestWaitingDraftsShareOneCommit(t *testing.T) {
@@ -16,7 +17,7 @@ func TestWaitingDraftsShareOneCommit(t *testing.T) {
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	w.log.before = func(*chat.Commit) error {
+	w.log.before = func(*core.Commit) error {
 		once.Do(func() { close(entered); <-release })
 		return nil
 	}

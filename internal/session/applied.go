@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // A node of a cluster stores commits and erasures that other nodes decided. It calls
@@ -14,7 +15,7 @@ import (
 // Applied drops what is cached of a session that c has changed. From then on requests see
 // the session as it is after c, and readers that have lost access with c get no more of
 // it: their streams end when they get the next event.
-func (s *Sessions) Applied(c *chat.Commit) {
+func (s *Sessions) Applied(c *core.Commit) {
 	if c.After == 0 {
 		s.owners.add(c.Record, 1)
 	}
@@ -43,9 +44,18 @@ func sameAccess(a, b *chat.Session) bool {
 		slices.Equal(a.Agents, b.Agents) && slices.Equal(a.Members, b.Members)
 }
 
+// Shown tells observers what the readers of this server, or of this node, receive.
+func (s *Sessions) Shown(id chat.SessionID, entries []core.Entry) {
+	for _, o := range s.opt.Observers {
+		if o.Published != nil {
+			s.tell(id, func() { o.Published(id, entries) })
+		}
+	}
+}
+
 // AppliedImport drops what is cached of a session whose imported log has become readable. The
 // owner of the session continues its turns and deadlines.
-func (s *Sessions) AppliedImport(c *chat.Commit) {
+func (s *Sessions) AppliedImport(c *core.Commit) {
 	s.owners.add(c.Record, 1)
 	s.shard(c.Session).applied.Add(1)
 	if r := s.acquireCached(c.Session); r != nil {
@@ -54,9 +64,11 @@ func (s *Sessions) AppliedImport(c *chat.Commit) {
 		r.access.Add(1)
 		r.release()
 	}
+	sess := *c.Record
 	if s.owns(c.Session) {
-		sess := *c.Record
 		go s.imported(context.Background(), sess) // it waits for commits, which the caller applies
+	} else {
+		s.tellImported(sess)
 	}
 }
 
@@ -76,8 +88,8 @@ func (s *Sessions) TookOver() {
 }
 
 // AppliedErasure drops what is cached of a session that was erased, and ends its streams.
-// The caller finishes the erasure.
-func (s *Sessions) AppliedErasure(e chat.Erasure) {
+// Run finishes the erasure, or FinishErasure.
+func (s *Sessions) AppliedErasure(e core.Erasure) {
 	id := e.Receipt.Session
 	s.owners.add(&chat.Session{ID: id, Workspace: e.Workspace, Owner: e.Owner}, -1)
 	s.shard(id).applied.Add(1)

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	store "github.com/parley-hq/parley/internal/journal"
 )
 
 // follow makes one world store what another one decides, as a node of a cluster does.
 func follow(t *testing.T, owner, follower *world) {
-	owner.log.before = func(c *chat.Commit) error {
+	owner.log.before = func(c *core.Commit) error {
 		kind, data, err := store.EncodeChange(nil, &store.CommitChange{Commit: c})
 		if err != nil {
 			return err

@@ -1,8 +1,10 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
@@ -22,8 +24,9 @@ type call struct {
 	ServedBy string               `json:"served_by,omitempty"` // of New
 	Started  *chat.SessionStarted `json:"started,omitempty"`
 	Update   *chat.SessionUpdated `json:"update,omitempty"`
+	From     *chat.Session        `json:"from,omitempty"` // what Update was decided on; nil means not checked
 
-	Request string       `json:"request,omitempty"`
+	Request sentText     `json:"request,omitempty"`
 	Answer  *chat.Answer `json:"answer,omitempty"`
 
 	Turn    chat.TurnRef `json:"turn,omitzero"`
@@ -32,9 +35,9 @@ type call struct {
 	Crash   bool         `json:"crash,omitempty"`
 	Which   takenEvents  `json:"which,omitempty"`
 
-	Line string `json:"line,omitempty"` // also the name of a workstream
-	Ack  string `json:"ack,omitempty"`
-	All  bool   `json:"all,omitempty"`
+	Line sentText `json:"line,omitempty"` // also the name of a workstream
+	Ack  string   `json:"ack,omitempty"`
+	All  bool     `json:"all,omitempty"`
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Steering    *chat.Steering           `json:"steering,omitempty"`
@@ -56,10 +59,37 @@ func (q *call) repeatable() bool {
 		return q.Steering.ClientID != ""
 	case callReport:
 		return q.ClientID != ""
+	case callPreview:
+		return !slices.ContainsFunc(q.Pieces, func(p sentPiece) bool { return p.AtEnd })
 	case callTake:
 		return false
 	}
 	return true
+}
+
+// sentText is a text of a request's path, which may be invalid UTF-8. JSON would replace such bytes, and the owner would refuse
+// another text than the client has sent.
+type sentText string
+
+// MarshalJSON encodes text that is not valid UTF-8 as an array with its bytes.
+func (t sentText) MarshalJSON() ([]byte, error) {
+	if utf8.ValidString(string(t)) {
+		return json.Marshal(string(t))
+	}
+	return json.Marshal([][]byte{[]byte(t)})
+}
+
+// UnmarshalJSON decodes what MarshalJSON has encoded.
+func (t *sentText) UnmarshalJSON(b []byte) error {
+	if len(b) == 0 || b[0] != '[' {
+		return json.Unmarshal(b, (*string)(t))
+	}
+	var list [][]byte
+	if err := json.Unmarshal(b, &list); err != nil {
+		return err
+	}
+	*t = sentText(bytes.Join(list, nil))
+	return nil
 }
 
 // sentDraft is a chat.Draft, with the fields that clients cannot write.
@@ -78,28 +108,41 @@ type sentDraft struct {
 	File       *chat.FileName  `json:"file,omitempty"`
 }
 
+// sendable returns the form of a normalized draft, whose payload has the body.
+func sendable(d *chat.Draft) sentDraft {
+	return sentDraft{
+		Type: d.Type, Payload: d.Payload, ClientID: d.ClientID, Workstream: d.Workstream, Parent: d.Parent, Turn: d.Turn, Attempt: d.Attempt,
+		Via: d.Via, Interrupt: d.Interrupt, Expect: d.Expect, AfterSeq: d.AfterSeq, File: d.File,
+	}
+}
+
+func (d *sentDraft) draft() chat.Draft {
+	return chat.Draft{
+		Type: d.Type, Payload: d.Payload, ClientID: d.ClientID, Workstream: d.Workstream, Parent: d.Parent, Turn: d.Turn, Attempt: d.Attempt,
+		Via: d.Via, Interrupt: d.Interrupt, Expect: d.Expect, AfterSeq: d.AfterSeq, File: d.File,
+	}
+}
+
 func drafts(list []sentDraft) []chat.Draft {
 	out := make([]chat.Draft, len(list))
-	for i, d := range list {
-		out[i] = chat.Draft{
-			Type: d.Type, Payload: d.Payload, ClientID: d.ClientID, Workstream: d.Workstream, Parent: d.Parent, Turn: d.Turn, Attempt: d.Attempt,
-			Via: d.Via, Interrupt: d.Interrupt, Expect: d.Expect, AfterSeq: d.AfterSeq, File: d.File,
-		}
+	for i := range list {
+		out[i] = list[i].draft()
 	}
 	return out
 }
 
-// sentPiece is a chat.Preview, with its attempt.
+// sentPiece is a chat.Preview, with the fields that clients cannot write.
 type sentPiece struct {
 	chat.Preview
-	Attempt int `json:"attempt,omitempty"`
+	Attempt int  `json:"attempt,omitempty"`
+	AtEnd   bool `json:"at_end,omitempty"`
 }
 
 func pieces(list []sentPiece) []chat.Preview {
 	out := make([]chat.Preview, len(list))
 	for i, p := range list {
 		out[i] = p.Preview
-		out[i].Attempt = p.Attempt
+		out[i].Attempt, out[i].AtEnd = p.Attempt, p.AtEnd
 	}
 	return out
 }
@@ -119,12 +162,12 @@ type answer struct {
 
 // sentError is an error.
 type sentError struct {
-	Code    chat.Code      `json:"code,omitempty"`
-	Reason  chat.Reason    `json:"reason,omitempty"`
-	Text    string         `json:"text,omitempty"`
-	Details map[string]any `json:"details,omitempty"`
-	Foreign bool           `json:"foreign,omitempty"` // errForeign
-	Seen    bool           `json:"seen,omitempty"`    // of errForeign
+	Code    chat.Code                  `json:"code,omitempty"`
+	Reason  chat.Reason                `json:"reason,omitempty"`
+	Text    string                     `json:"text,omitempty"`
+	Details map[string]json.RawMessage `json:"details,omitempty"`
+	Foreign bool                       `json:"foreign,omitempty"` // errForeign
+	Seen    bool                       `json:"seen,omitempty"`    // of errForeign
 }
 
 // The methods.
@@ -162,15 +205,15 @@ func init() {
 			return session(s.beginHere(ctx, q.Caller, n, *q.Started))
 		},
 		callUpdate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			sess, err := s.updateHere(ctx, q.Caller, q.Session, *q.Update)
+			sess, err := s.updateHere(ctx, q.Caller, q.Session, *q.Update, q.From)
 			return session(sess, true, err)
 		},
 		callAnswer: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			e, err := s.answerHere(ctx, q.Caller, q.Session, q.Request, *q.Answer)
+			e, err := s.answerHere(ctx, q.Caller, q.Session, string(q.Request), *q.Answer)
 			return &answer{Sequences: []chat.Seq{e.Seq}}, err
 		},
 		callWithdraw: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return &answer{}, s.withdrawHere(ctx, q.Turn, q.Request)
+			return &answer{}, s.withdrawHere(ctx, q.Turn, string(q.Request))
 		},
 		callEndTurn: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
 			return &answer{}, s.endTurnHere(ctx, q.Turn, q.Outcome, q.Cause)
@@ -184,20 +227,20 @@ func init() {
 			return &answer{Sequences: taken}, err
 		},
 		callStop: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			res, err := s.stopHere(ctx, q.Caller, q.Session, q.All, q.Line, q.Cause, q.Ack)
+			res, err := s.stopHere(ctx, q.Caller, q.Session, q.All, string(q.Line), q.Cause, q.Ack)
 			return &answer{Stop: res, Acks: res.Acks}, err
 		},
 		callLaunch: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
 			return status(s.launchHere(ctx, q.Caller, q.Session, *q.Launch))
 		},
 		callMessage: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return status(s.messageHere(ctx, q.Caller, q.Session, q.Line, *q.Steering))
+			return status(s.messageHere(ctx, q.Caller, q.Session, string(q.Line), *q.Steering))
 		},
 		callSteer: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return status(s.steerHere(ctx, q.Caller, q.Session, q.Line, *q.Steering))
+			return status(s.steerHere(ctx, q.Caller, q.Session, string(q.Line), *q.Steering))
 		},
 		callTerminate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return status(s.terminateHere(ctx, q.Caller, q.Session, q.Line, *q.Steering))
+			return status(s.terminateHere(ctx, q.Caller, q.Session, string(q.Line), *q.Steering))
 		},
 		callReport: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
 			return &answer{}, s.reportHere(ctx, q.Turn, q.ClientID, *q.Progress)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // decision turns requests into events. It holds everything that the rules may read; it
@@ -22,8 +23,8 @@ type decision struct {
 	seen   chat.Seq // the last event before the current request
 	events []chat.Event
 	facts  []chat.Fact
-	keys   []chat.Key
-	ends   []chat.BlockEnds
+	keys   []core.Key
+	ends   []core.BlockEnds
 	named  []chat.FileInfo // the changes of files that the events report
 
 	record   bool // the session's record changed
@@ -37,8 +38,8 @@ type decision struct {
 	first struct {
 		event  [1]chat.Event
 		fact   [1]chat.Fact
-		entry  [1]chat.Entry
-		commit chat.Commit
+		entry  [1]core.Entry
+		commit core.Commit
 	}
 }
 
@@ -102,7 +103,7 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 	}
 	st := d.state
 	seq := st.Last + 1
-	d.lastAt = chat.After(d.lastAt, d.now)
+	d.lastAt = core.After(d.lastAt, d.now)
 	e := chat.Event{
 		Session: d.session, Seq: seq, At: d.lastAt, Type: draft.Type,
 		ID:   chat.EventID(chat.MakeID(st.Number, seq).Text(chat.EventPrefix)),
@@ -111,11 +112,11 @@ func (d *decision) add(actor chat.Actor, draft chat.Draft, turn chat.TurnID) *ch
 	}
 	fact := chat.Fact{Seq: seq, JSON: e.AppendJSON(make([]byte, 0, 384+len(draft.Payload)))}
 	if draft.ClientID != "" {
-		d.keys = append(d.keys, chat.Key{Actor: actor.Key(), ClientID: draft.ClientID, Digest: draft.Digest(), Seq: seq})
+		d.keys = append(d.keys, core.Key{Actor: actor.Key(), ClientID: draft.ClientID, Digest: draft.Digest(), Seq: seq})
 	}
 	if b := chat.FinishedBlock(e.Body); b != "" {
 		if open := blockIn(d.blocks, b); open != nil && len(open.Ends) > 0 {
-			d.ends = append(d.ends, chat.BlockEnds{Seq: seq, Ends: open.Ends})
+			d.ends = append(d.ends, core.BlockEnds{Seq: seq, Ends: open.Ends})
 		}
 	}
 	if draft.File != nil {
@@ -145,8 +146,8 @@ func (d *decision) addAs(actor chat.Actor, body chat.Body, workstream string, tu
 	d.add(actor, draft, turn)
 }
 
-func (d *decision) commit() (*chat.Commit, error) {
-	d.first.commit = chat.Commit{
+func (d *decision) commit() (*core.Commit, error) {
+	d.first.commit = core.Commit{
 		Session: d.session, Number: d.state.Number, After: d.after,
 		Events: d.events, Facts: d.facts, Keys: d.keys, Ends: d.ends, Files: d.named,
 	}
@@ -154,10 +155,10 @@ func (d *decision) commit() (*chat.Commit, error) {
 }
 
 // entries returns the events of the commit as readers get them.
-func (d *decision) entries() []chat.Entry {
+func (d *decision) entries() []core.Entry {
 	buf := d.first.entry[:]
 	if len(d.events) > 1 {
-		buf = make([]chat.Entry, 0, len(d.events))
+		buf = make([]core.Entry, 0, len(d.events))
 	}
 	return d.first.commit.Entries(buf)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Erase removes a session and all its text permanently; it needs the role owner. First
@@ -32,12 +34,23 @@ func (s *Sessions) eraseHere(ctx context.Context, c chat.Caller, id chat.Session
 		return chat.Receipt{}, err
 	}
 	job := s.erasures.start(e, s.finishErase)
-	select {
-	case <-job.done:
-		return job.receipt, job.err
-	case <-ctx.Done():
-		return chat.Receipt{}, errErasing(e.Receipt.Session, ctx.Err())
+	if err := job.wait(ctx); err != nil {
+		return chat.Receipt{}, err
 	}
+	receipt := job.receipt
+	if s.opt.Remote != nil {
+		s.opt.Remote.Erased(ctx, &receipt)
+	}
+	return receipt, nil
+}
+
+// FinishErasure waits until nothing is left on this node of a session that was erased.
+func (s *Sessions) FinishErasure(ctx context.Context, id chat.SessionID) error {
+	e, ok, err := s.log.Erasure(ctx, id)
+	if !ok || err != nil {
+		return err
+	}
+	return s.erasures.start(e, s.finishErase).wait(ctx)
 }
 
 // errErasing is the error for an erasure that is not complete yet.
@@ -47,7 +60,7 @@ func errErasing(id chat.SessionID, why error) *chat.Error {
 }
 
 // beginErase stores the erasure record, or returns the existing one.
-func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Erasure, error) {
+func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.SessionID) (core.Erasure, error) {
 	sess, err := s.visible(ctx, c, id)
 	if chat.CodeOf(err) == chat.Gone {
 		e, ok := s.erasures.underWay(id)
@@ -67,11 +80,11 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 		err = c.May(&sess, chat.Owner)
 	}
 	if err != nil {
-		return chat.Erasure{}, err
+		return core.Erasure{}, err
 	}
 	r := s.acquire(sess.ID)
 	defer r.release()
-	var e chat.Erasure
+	var e core.Erasure
 	// The sequencer ensures that no append runs at the same time.
 	err = r.do(ctx, &request{unbounded: true, exclusive: func(ctx context.Context, r *sequencer) (err error) {
 		files, bytes := 0, int64(0)
@@ -93,7 +106,7 @@ func (s *Sessions) beginErase(ctx context.Context, c chat.Caller, id chat.Sessio
 
 // finishErase removes the session's files and the copies of observers, then the text in
 // the log's files, then the erasure record. Every step may be repeated.
-func (s *Sessions) finishErase(ctx context.Context, e chat.Erasure) (chat.Receipt, error) {
+func (s *Sessions) finishErase(ctx context.Context, e core.Erasure) (chat.Receipt, error) {
 	id := e.Receipt.Session
 	if s.opt.Artifacts != nil {
 		if _, _, err := s.opt.Artifacts.DeleteSession(ctx, id); err != nil {
@@ -131,25 +144,18 @@ func (s *Sessions) eraseAll(ctx context.Context) {
 			if first {
 				s.tellErased(id)
 			}
-			job := s.erasures.start(e, s.finishErase)
-			select {
-			case <-job.done:
-			case <-ctx.Done():
-				return
-			}
+			err := s.erasures.start(e, s.finishErase).wait(ctx)
 			switch {
-			case job.err == nil:
+			case ctx.Err() != nil:
+				return
+			case err == nil:
 				s.opt.Logger.InfoContext(ctx, "an erasure was finished", "session", id)
-			case logged[id] != job.err.Error():
-				logged[id] = job.err.Error()
-				s.opt.Logger.WarnContext(ctx, "an erasure is not complete; trying again", "session", id, "err", job.err)
+			case logged[id] != err.Error():
+				logged[id] = err.Error()
+				s.opt.Logger.WarnContext(ctx, "an erasure is not complete; trying again", "session", id, "err", err)
 			}
 		}
-		t := time.NewTimer(eraseRetry)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if sleep.For(ctx, eraseRetry) != nil {
 			return
 		}
 	}
@@ -165,24 +171,33 @@ type erasures struct {
 }
 
 type erasing struct {
-	what    chat.Erasure
+	what    core.Erasure
 	done    chan struct{}
 	receipt chat.Receipt // set before done is closed
 	err     error
 }
 
+func (x *erasing) wait(ctx context.Context) error {
+	select {
+	case <-x.done:
+		return x.err
+	case <-ctx.Done():
+		return errErasing(x.what.Receipt.Session, ctx.Err())
+	}
+}
+
 // underWay returns the erasure of a session for which a job runs.
-func (x *erasures) underWay(id chat.SessionID) (chat.Erasure, bool) {
+func (x *erasures) underWay(id chat.SessionID) (core.Erasure, bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if job := x.jobs[id]; job != nil {
 		return job.what, true
 	}
-	return chat.Erasure{}, false
+	return core.Erasure{}, false
 }
 
 // start starts a job for a session, or returns the running one.
-func (x *erasures) start(e chat.Erasure, work func(context.Context, chat.Erasure) (chat.Receipt, error)) *erasing {
+func (x *erasures) start(e core.Erasure, work func(context.Context, core.Erasure) (chat.Receipt, error)) *erasing {
 	id := e.Receipt.Session
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -256,11 +271,7 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 func (s *Sessions) imported(ctx context.Context, sess chat.Session) {
 	s.schedule(ctx, sess.ID)
 	s.wakeRun()
-	for _, o := range s.opt.Observers {
-		if o.Imported != nil {
-			s.tell(sess.ID, func() { o.Imported(sess) })
-		}
-	}
+	s.tellImported(sess)
 }
 
 // administered returns facts, with an error if the caller does not administer the

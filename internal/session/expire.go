@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // maxSleep is the longest time that Run sleeps while a deadline is set. It bounds the
@@ -62,7 +63,7 @@ func (s *Sessions) wakeRun() {
 // expire closes the prompts whose deadline has passed and returns the next deadline, 0
 // for none. An error in one session does not stop the others.
 func (s *Sessions) expire(ctx context.Context) (next chat.At, err error) {
-	var due []chat.Deadline
+	var due []core.Deadline
 	for dl, err := range s.log.Deadlines(ctx) {
 		if err != nil {
 			return 0, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestFailedCommitChangesNothing(t *testing.T) {
@@ -17,7 +18,7 @@ func TestFailedCommitChangesNothing(t *testing.T) {
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	told = 0
 	full := chat.Errorf(chat.Unavailable, "the disk is full")
-	w.log.before = func(*chat.Commit) error { return full }
+	w.log.before = func(*core.Commit) error { return full }
 	_, err := w.Append(ctx, ann, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"}).As("k")})
 	w.wantCode(err, chat.Unavailable)
 	_, err = w.Answer(ctx, ann, id, p, chat.Answer{Text: "x"})
@@ -46,7 +47,7 @@ func TestFailedCommitFailsBothAnswers(t *testing.T) {
 	w := newWorld(t, Options{})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
-	w.log.before = func(*chat.Commit) error { return chat.Errorf(chat.Unavailable, "full") }
+	w.log.before = func(*core.Commit) error { return chat.Errorf(chat.Unavailable, "full") }
 	r := w.acquire(id)
 	defer r.release()
 	one := &answering{caller: ann, request: p, answer: chat.Answer{Text: "1"}}
@@ -72,13 +73,13 @@ func TestCommitOfAnotherWriterIsRetried(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w.log.before = func(*chat.Commit) error { once(); return nil }
+	w.log.before = func(*core.Commit) error { once(); return nil }
 	_, err := w.Answer(ctx, ann, id, p, chat.Answer{Text: "too late"})
 	if d := chat.Public(err).Details; chat.CodeOf(err) != chat.Conflict || d["answered_by"].(chat.Actor).ID != "bob" {
 		t.Fatal(err, d)
 	}
 	n := 0
-	w.log.before = func(*chat.Commit) error {
+	w.log.before = func(*core.Commit) error {
 		n++
 		if n <= 3 {
 			if _, err := other.Append(ctx, bob, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: fmt.Sprint(n)})}); err != nil {
@@ -114,7 +115,7 @@ func TestPanicReleasesTheSequencer(t *testing.T) {
 	r := w.acquire(id)
 	defer r.release()
 	good := func() *request {
-		a := &appending{caller: ann, drafts: []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})}}
+		a := &appending{request: request{caller: ann}, drafts: []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "x"})}}
 		if err := a.drafts[0].Normalize(); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestUnstoredPreviewIsNotShown(t *testing.T) {
 // failingPreviews is a journal that cannot write previews.
 type failingPreviews struct{ *spy }
 
-func (*failingPreviews) WritePreviews(_ context.Context, all []chat.SessionPieces) {
+func (*failingPreviews) WritePreviews(_ context.Context, all []core.SessionPieces) {
 	for i := range all {
 		all[i].Err = chat.Errorf(chat.Unavailable, "no").Because(errors.New("io"))
 	}

@@ -7,13 +7,14 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // PutFile stores a file in a session. It replaces an existing file unless f.IfAbsent is
 // set. The file and its event are stored as one change: changes of one path have the same
 // order in the file store and in the log. If the event is refused, or the process ends
 // before the event is stored, the path keeps its previous content.
-func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error) {
+func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f core.FilePut) (chat.FileInfo, error) {
 	sess, err := s.fileOwner(ctx, c, id)
 	if err == nil {
 		err = s.mayStore(ctx, c, sess.Workspace, sess.Owner, 0) // refuse before the body is read
@@ -21,7 +22,7 @@ func (s *Sessions) PutFile(ctx context.Context, c chat.Caller, id chat.SessionID
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
-	return s.opt.Artifacts.Put(ctx, sess.ID, f.Path, f.MediaType, f.Body, chat.FileWrite{
+	return s.opt.Artifacts.Put(ctx, sess.ID, f.Path, f.MediaType, f.Body, core.FileWrite{
 		Max: f.Max, IfAbsent: f.IfAbsent, After: sess.Last,
 		Commit: func(info chat.FileInfo) error {
 			if err := s.mayStore(ctx, c, sess.Workspace, sess.Owner, info.Size); err != nil {
@@ -106,7 +107,7 @@ func (s *Sessions) Recover(ctx context.Context) error {
 		return nil
 	}
 	ids := map[chat.SessionID]bool{}
-	err := s.opt.Artifacts.FinishChanges(ctx, func(c chat.FileChange) (bool, error) {
+	err := s.opt.Artifacts.FinishChanges(ctx, func(c core.FileChange) (bool, error) {
 		ids[c.Session] = true
 		return s.hasChange(ctx, c)
 	})
@@ -118,7 +119,7 @@ func (s *Sessions) Recover(ctx context.Context) error {
 
 // hasChange reports whether the log has the event of a file change. Only the last event
 // about the path counts.
-func (s *Sessions) hasChange(ctx context.Context, c chat.FileChange) (stored bool, err error) {
+func (s *Sessions) hasChange(ctx context.Context, c core.FileChange) (stored bool, err error) {
 	if _, err := s.log.Record(ctx, c.Session); chat.CodeOf(err) == chat.NotFound || chat.CodeOf(err) == chat.Gone {
 		return false, nil
 	} else if err != nil {

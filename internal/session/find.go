@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // acquireFor acquires the sequencer of a session, if the caller may see the session.
@@ -124,8 +125,12 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 		return chat.Session{}, errNoSession(id)
 	}
 	sess, err := s.log.Record(ctx, id)
-	if chat.CodeOf(err) == chat.NotFound && s.elsewhere(ctx, id) && s.opt.Remote.CatchUp(ctx, id) {
-		sess, err = s.log.Record(ctx, id) // it may have been created on another node a moment ago
+	if chat.CodeOf(err) == chat.NotFound && s.elsewhere(ctx, id) {
+		caught := s.opt.Remote.CatchUp(ctx, id)
+		sess, err = s.log.Record(ctx, id) // another node may have created it since
+		if chat.CodeOf(err) == chat.NotFound && !caught && !s.opt.Remote.Owns(id) {
+			return chat.Session{}, errBehind
+		}
 	}
 	if err == nil && c.RoleIn(&sess) == "" || chat.CodeOf(err) == chat.NotFound {
 		return chat.Session{}, errNoSession(id)
@@ -160,7 +165,7 @@ func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Se
 }
 
 // List returns sessions the caller may see, the most recently active first.
-func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error) {
+func (s *Sessions) List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error) {
 	f.Workspace = c.In()
 	f.System = f.System && c.AdministersAll()
 	if !c.Administers(f.Workspace) {
@@ -189,7 +194,7 @@ func (s *Sessions) List(ctx context.Context, c chat.Caller, f chat.Filter) (chat
 
 // ListAll returns the sessions of all pages of List. The sequence ends after the
 // first error.
-func (s *Sessions) ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error] {
+func (s *Sessions) ListAll(ctx context.Context, c chat.Caller, f core.Filter) iter.Seq2[chat.Session, error] {
 	return func(yield func(chat.Session, error) bool) {
 		for {
 			page, err := s.List(ctx, c, f)

@@ -275,6 +275,9 @@ func (k *forking) endOpenWork() *decision {
 		// The members of the original do not become members of the fork.
 		change.Members = &[]chat.Member{}
 	}
+	if k.state.Session.Archived {
+		change.Archived = new(bool)
+	}
 	d.addAs(k.caller.Actor, change, "", "")
 	d.advance("")
 	return d

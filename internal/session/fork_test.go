@@ -22,6 +22,10 @@ func TestForkHasTheEventsOfTheOriginal(t *testing.T) {
 	w.launch(id, chat.Launch{ID: "w1"})
 	w.append(bot, id, chat.AgentText{Text: `He said "turn_id":"` + string(ref.Turn) + `".`})
 	w.end(ref, chat.Done)
+	archived := true
+	if sess, err := w.Update(ctx, ann, id, chat.SessionUpdated{Archived: &archived}); err != nil || !sess.Archived {
+		t.Fatalf("%+v %v", sess, err)
+	}
 	last := w.state(id).Last
 
 	// A member with read access can fork, and is the only owner of the fork.
@@ -29,7 +33,7 @@ func TestForkHasTheEventsOfTheOriginal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if fork.ForkedOf != id || fork.ForkedAt != last || !fork.Owner.Same(bob.Actor) || len(fork.Members) != 0 || fork.Title != "Plans" || fork.Status != chat.Idle {
+	if fork.ForkedOf != id || fork.ForkedAt != last || !fork.Owner.Same(bob.Actor) || len(fork.Members) != 0 || fork.Archived || fork.Title != "Plans" || fork.Status != chat.Idle {
 		t.Fatalf("%+v", fork)
 	}
 	_, err = w.Get(ctx, ann, fork.ID)

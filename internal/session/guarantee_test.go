@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -39,7 +40,7 @@ func TestAppendStoresAllDraftsOrNone(t *testing.T) {
 		w.wantCode(err, chat.NotFound)
 		wantNone(fmt.Sprintf("draft %d is refused", i))
 	}
-	w.log.before = func(*chat.Commit) error { return chat.Errorf(chat.Unavailable, "the disk is full") }
+	w.log.before = func(*core.Commit) error { return chat.Errorf(chat.Unavailable, "the disk is full") }
 	_, err := w.Append(ctx, ann, id, messages())
 	w.wantCode(err, chat.Unavailable)
 	wantNone("the write fails")

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/hub"
 	store "github.com/parley-hq/parley/internal/journal"
 )
@@ -27,10 +28,10 @@ var ctx = context.Background()
 type spy struct {
 	*store.Journal
 	commits atomic.Int64
-	before  func(c *chat.Commit) error // may refuse or delay a commit
+	before  func(c *core.Commit) error // may refuse or delay a commit
 }
 
-func (s *spy) Commit(ctx context.Context, c *chat.Commit) error {
+func (s *spy) Commit(ctx context.Context, c *core.Commit) error {
 	if s.before != nil {
 		if err := s.before(c); err != nil {
 			return err
@@ -173,7 +174,7 @@ func (w *world) events(id chat.SessionID) []chat.Event {
 		if e.Prev != prev {
 			w.t.Fatalf("event %d does not follow the one before", e.Seq)
 		}
-		if e.At < at+chat.AtStep {
+		if e.At < at+core.AtStep {
 			w.t.Fatalf("event %d is at %d after %d", e.Seq, e.At, at)
 		}
 		prev, at = facts[i].Hash(), e.At
@@ -299,7 +300,7 @@ func newReader(from chat.Cursor) *reader { return &reader{cursor: from, moved: m
 func (r *reader) run(ctx context.Context, s *Sessions, c chat.Caller, id chat.SessionID) error {
 	from := r.cursor
 	from.Blocks = slices.Clone(from.Blocks)
-	for batch, err := range s.Watch(ctx, c, id, chat.Start{Cursor: &from, ByPosition: r.byPos}, nil) {
+	for batch, err := range s.Watch(ctx, c, id, core.Start{Cursor: &from, ByPosition: r.byPos}, nil) {
 		if err != nil {
 			return err
 		}
@@ -318,7 +319,7 @@ func (r *reader) run(ctx context.Context, s *Sessions, c chat.Caller, id chat.Se
 	return nil
 }
 
-func (r *reader) take(e *chat.Entry) {
+func (r *reader) take(e *core.Entry) {
 	r.ats = append(r.ats, e.At)
 	if e.Piece != nil {
 		r.fold.Preview(e.Piece)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestKilledAtEveryStepOfAnErase(t *testing.T) {
@@ -161,7 +162,7 @@ func TestKilledAtEveryStepOfAnUpload(t *testing.T) {
 	}
 	put := func(s *site, text string) func() error {
 		return func() error {
-			_, err := s.PutFile(ctx, ann, "s", chat.FilePut{Path: "notes/a.txt", Body: strings.NewReader(text)})
+			_, err := s.PutFile(ctx, ann, "s", core.FilePut{Path: "notes/a.txt", Body: strings.NewReader(text)})
 			return err
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/hub"
 	store "github.com/parley-hq/parley/internal/journal"
 )
@@ -189,25 +190,25 @@ type stepLog struct {
 	s *site
 }
 
-func (l *stepLog) Commit(ctx context.Context, c *chat.Commit) error {
+func (l *stepLog) Commit(ctx context.Context, c *core.Commit) error {
 	l.s.step("Commit")
 	defer l.s.step("Commit done")
 	return l.Journal.Commit(ctx, c)
 }
 
-func (l *stepLog) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+func (l *stepLog) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (core.Erasure, error) {
 	l.s.step("BeginErase")
 	defer l.s.step("BeginErase done")
 	return l.Journal.BeginErase(ctx, id, files, bytes)
 }
 
-func (l *stepLog) ScrubErased(ctx context.Context, e chat.Erasure) error {
+func (l *stepLog) ScrubErased(ctx context.Context, e core.Erasure) error {
 	l.s.step("ScrubErased")
 	defer l.s.step("ScrubErased done")
 	return l.Journal.ScrubErased(ctx, e)
 }
 
-func (l *stepLog) FinishErase(ctx context.Context, e chat.Erasure) error {
+func (l *stepLog) FinishErase(ctx context.Context, e core.Erasure) error {
 	l.s.step("FinishErase")
 	defer l.s.step("FinishErase done")
 	return l.Journal.FinishErase(ctx, e)
@@ -244,7 +245,7 @@ func (f *stepFiles) DeleteSession(ctx context.Context, id chat.SessionID) (int, 
 	return f.Local.DeleteSession(ctx, id)
 }
 
-func (f *stepFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error) {
+func (f *stepFiles) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w core.FileWrite) (chat.FileInfo, error) {
 	f.s.step("Put")
 	defer f.s.step("Put done")
 	return f.Local.Put(ctx, id, path, mediaType, body, w)
@@ -317,7 +318,7 @@ func (s *site) fill(id chat.SessionID) {
 
 func (s *site) put(id chat.SessionID, path, text string) {
 	s.t.Helper()
-	_, err := s.PutFile(ctx, ann, id, chat.FilePut{Path: path, Body: strings.NewReader(text)})
+	_, err := s.PutFile(ctx, ann, id, core.FilePut{Path: path, Body: strings.NewReader(text)})
 	s.check(err)
 }
 

@@ -5,18 +5,20 @@ import (
 	"runtime/debug"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
-// Observer receives the changes of all sessions. Functions that are nil are not called.
-// The functions are called in the order of the session's events, while the session is
-// locked: they must not block and must not call Sessions. An observer with more work puts
+// Observer receives the changes of all sessions. Functions that are nil are not called. In a
+// cluster Committed is called on the node that owns the session, the others on all nodes.
+// The functions are called in the order of the session's events, by the caller that handles
+// the session's queue: they must not block and must not call Sessions. An observer with more work puts
 // it into a bounded queue of its own.
 type Observer struct {
 	// Committed receives the events of every commit.
 	Committed func(events []chat.Event)
 	// Published receives what readers receive: committed events and previews. It must
 	// not keep the slice.
-	Published func(id chat.SessionID, entries []chat.Entry)
+	Published func(id chat.SessionID, entries []core.Entry)
 	// Erased receives the id of every erased session. It is called again after a start
 	// for erasures that the last process did not finish.
 	Erased func(id chat.SessionID)
@@ -41,19 +43,23 @@ func (s *Sessions) tellCommitted(id chat.SessionID, events []chat.Event) {
 }
 
 // publish sends entries to readers and observers.
-func (s *Sessions) publish(id chat.SessionID, entries []chat.Entry) {
+func (s *Sessions) publish(id chat.SessionID, entries []core.Entry) {
 	s.tell(id, func() { s.live.Publish(id, entries) })
-	for _, o := range s.opt.Observers {
-		if o.Published != nil {
-			s.tell(id, func() { o.Published(id, entries) })
-		}
-	}
+	s.Shown(id, entries)
 }
 
 func (s *Sessions) tellErased(id chat.SessionID) {
 	for _, o := range s.opt.Observers {
 		if o.Erased != nil {
 			s.tell(id, func() { o.Erased(id) })
+		}
+	}
+}
+
+func (s *Sessions) tellImported(sess chat.Session) {
+	for _, o := range s.opt.Observers {
+		if o.Imported != nil {
+			s.tell(sess.ID, func() { o.Imported(sess) })
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // Preview sends pieces of unfinished blocks to readers. The pieces are not in the log,
@@ -38,7 +40,7 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 	if s.elsewhere(ctx, id) {
 		q := &call{Method: callPreview, Session: id, Caller: c, Pieces: make([]sentPiece, len(pieces))}
 		for i := range pieces {
-			q.Pieces[i] = sentPiece{pieces[i], pieces[i].Attempt}
+			q.Pieces[i] = sentPiece{pieces[i], pieces[i].Attempt, pieces[i].AtEnd}
 		}
 		get := s.send(ctx, q)
 		return func() error {
@@ -82,7 +84,7 @@ func (r *sequencer) preview(ctx context.Context, batch []*request) {
 		return
 	}
 	r.lastAt = p.lastAt // even if the write fails: part of it may be in the file
-	written := []chat.SessionPieces{{Session: r.id, Pieces: p.pieces}}
+	written := []core.SessionPieces{{Session: r.id, Pieces: p.pieces}}
 	r.sessions.log.WritePreviews(ctx, written)
 	if err := written[0].Err; err != nil {
 		fail(batch, fmt.Errorf("preview in %s: %w", r.id, err))
@@ -100,7 +102,7 @@ type previewing struct {
 	pieces []chat.Preview
 	cost   int64 // memory that the pieces take, in bytes
 
-	entries []chat.Entry // memory for publish
+	entries []core.Entry // memory for publish
 }
 
 // collect returns an empty previewing. The caller handles the queue; the previewing is
@@ -130,7 +132,7 @@ func (r *sequencer) findBlocks() {
 			}
 		}
 		if measured < 0 {
-			measured = chat.JSONLen(b.Text)
+			measured = json.StringLen(b.Text)
 		}
 		blocks = append(blocks, openBlock{b.ID, b.Kind, b.Turn, n, n, measured})
 	}
@@ -141,7 +143,7 @@ func (r *sequencer) findBlocks() {
 func (p *previewing) publish() {
 	r := p.order
 	for i := range p.pieces {
-		p.entries = append(p.entries, chat.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]})
+		p.entries = append(p.entries, core.Entry{At: p.pieces[i].At, Piece: &p.pieces[i]})
 	}
 	r.sessions.publish(r.id, p.entries)
 	clear(p.entries)
@@ -249,6 +251,9 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 		return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
 	}
 	have := b.len
+	if piece.AtEnd {
+		piece.Offset, piece.End, piece.AtEnd = have, have+len(piece.Text), false
+	}
 	if piece.Offset > have {
 		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but the server has only %d bytes of block %q; send from there", piece.Offset, have, string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
@@ -267,19 +272,19 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 		}
 		piece.Text, piece.Offset = piece.Text[cut:], have
 	}
-	if b.json+chat.JSONLen(piece.Text) > chat.MaxBlockJSON {
+	if b.json+json.StringLen(piece.Text) > chat.MaxBlockJSON {
 		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and continue in a new one", chat.MaxBlockJSON>>10)
 	}
 	if err := p.order.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
 		return err
 	}
 	now := p.now
-	if whole := now - now%1000; whole == chat.After(p.lastAt, whole) {
+	if whole := now - now%1000; whole == core.After(p.lastAt, whole) {
 		// Prefer a whole millisecond if it is free, for dialects that send the position
 		// of every piece in milliseconds.
 		now = whole
 	}
-	p.lastAt = chat.After(p.lastAt, now)
+	p.lastAt = core.After(p.lastAt, now)
 	piece.At = p.lastAt
 	p.pieces = append(p.pieces, piece)
 	p.countPiece(&piece)
@@ -311,5 +316,5 @@ func (p *previewing) countPiece(piece *chat.Preview) {
 	}
 	b.len = piece.End
 	p.cost += pieceCost + int64(len(piece.Text))
-	b.json += chat.JSONLen(piece.Text)
+	b.json += json.StringLen(piece.Text)
 }

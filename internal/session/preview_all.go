@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // PreviewAll is Preview for pieces of several sessions, in order. They share one write to
@@ -15,7 +16,7 @@ import (
 //
 // It stops before the first session for which other requests are handled at the moment, or
 // that another node owns, and returns how many it has handled. So it never waits for a commit.
-func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.SessionPieces) (handled int) {
+func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []core.SessionPieces) (handled int) {
 	b := previewBatches.Get().(*previewBatch)
 	defer previewBatches.Put(b)
 	stored := context.WithoutCancel(ctx)
@@ -47,7 +48,7 @@ func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []chat.Ses
 }
 
 // acquirePreview checks pieces without the session's state, and acquires the sequencer.
-func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *chat.SessionPieces) (*sequencer, error) {
+func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *core.SessionPieces) (*sequencer, error) {
 	if !c.Has(chat.ScopeAgent) {
 		return nil, chat.Errorf(chat.Denied, "sending previews needs the scope agent")
 	}
@@ -83,7 +84,7 @@ func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *chat.S
 // never waits for a sequencer, so two batches cannot block each other.
 type previewBatch struct {
 	held    []heldPreview
-	written []chat.SessionPieces // memory for show
+	written []core.SessionPieces // memory for show
 }
 
 // previewBatches keeps the memory of batches. They are empty.
@@ -92,7 +93,7 @@ var previewBatches = sync.Pool{New: func() any { return new(previewBatch) }}
 // heldPreview is a session of a previewBatch.
 type heldPreview struct {
 	order *sequencer // nil when it has been released
-	of    *chat.SessionPieces
+	of    *core.SessionPieces
 	new   *previewing // nil if nothing is new
 }
 
@@ -121,7 +122,7 @@ func (b *previewBatch) show(ctx context.Context, s *Sessions, c chat.Caller) {
 	for i := range b.held {
 		h := &b.held[i]
 		if h.of.Err = h.collect(ctx, c); h.new != nil {
-			b.written = append(b.written, chat.SessionPieces{Session: h.order.id, Pieces: h.new.pieces})
+			b.written = append(b.written, core.SessionPieces{Session: h.order.id, Pieces: h.new.pieces})
 		}
 	}
 	if len(b.written) == 0 {

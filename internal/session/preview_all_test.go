@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestPreviewAllShowsPiecesOfSeveralSessionsInOrder(t *testing.T) {
@@ -15,10 +16,10 @@ func TestPreviewAllShowsPiecesOfSeveralSessionsInOrder(t *testing.T) {
 		w.say(id, "a")
 		refs = append(refs, w.turn(id))
 	}
-	of := func(s, offset int, text string) chat.SessionPieces {
-		return chat.SessionPieces{Session: refs[s].Session, Pieces: piece(refs[s], "b", offset, text)}
+	of := func(s, offset int, text string) core.SessionPieces {
+		return core.SessionPieces{Session: refs[s].Session, Pieces: piece(refs[s], "b", offset, text)}
 	}
-	all := []chat.SessionPieces{of(0, 0, "one"), of(1, 0, "two"), of(0, 3, " more"), of(2, 5, "gap"), {Session: "unknown", Pieces: piece(refs[0], "b", 0, "x")}, of(0, 0, "one more, the rest")}
+	all := []core.SessionPieces{of(0, 0, "one"), of(1, 0, "two"), of(0, 3, " more"), of(2, 5, "gap"), {Session: "unknown", Pieces: piece(refs[0], "b", 0, "x")}, of(0, 0, "one more, the rest")}
 	if n := w.PreviewAll(ctx, bot, all); n != len(all) {
 		t.Fatalf("%d of %d were handled", n, len(all))
 	}
@@ -50,7 +51,7 @@ func TestPreviewAllStopsBeforeABusySession(t *testing.T) {
 	if !r.tryLead() {
 		t.Fatal("the session is busy")
 	}
-	all := []chat.SessionPieces{{Session: other, Pieces: piece(otherRef, "b", 0, "x")}, {Session: id, Pieces: piece(ref, "b", 0, "x")}}
+	all := []core.SessionPieces{{Session: other, Pieces: piece(otherRef, "b", 0, "x")}, {Session: id, Pieces: piece(ref, "b", 0, "x")}}
 	if n := w.PreviewAll(ctx, bot, all); n != 1 || all[0].Err != nil {
 		t.Fatal(n, all[0].Err)
 	}
@@ -65,7 +66,7 @@ func TestPreviewAllStopsBeforeABusySession(t *testing.T) {
 	if b, _ := blockOf(w.hub, id, "b"); b.Text != "x" {
 		t.Fatalf("the block is %q", b.Text)
 	}
-	if n := w.PreviewAll(ctx, bot, []chat.SessionPieces{{Session: id, Pieces: piece(ref, "b", 1, "y")}}); n != 1 {
+	if n := w.PreviewAll(ctx, bot, []core.SessionPieces{{Session: id, Pieces: piece(ref, "b", 1, "y")}}); n != 1 {
 		t.Fatal("the session stays busy")
 	}
 }

@@ -136,7 +136,7 @@ func withDialectField(payload json.RawMessage, sent *chat.Draft) json.RawMessage
 		return payload
 	}
 	out := append(slices.Clone(payload[:len(payload)-1]), ',')
-	out = append(chat.AppendString(out, sent.Via), ':')
+	out = append(json.AppendString(out, sent.Via), ':')
 	return append(append(out, own[sent.Via]...), '}')
 }
 
@@ -207,7 +207,7 @@ func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if s.opt.Remote == nil {
 		return s.answerHere(ctx, c, id, requestID, a)
 	}
-	res, err := s.call(ctx, &call{Method: callAnswer, Session: id, Caller: c, Request: requestID, Answer: &a})
+	res, err := s.call(ctx, &call{Method: callAnswer, Session: id, Caller: c, Request: sentText(requestID), Answer: &a})
 	if err != nil {
 		return chat.Event{}, err
 	}
@@ -344,7 +344,7 @@ func (s *Sessions) explainPrompt(ctx context.Context, id chat.SessionID, err err
 // WithdrawPrompt closes a prompt of a running turn whose answer the agent no longer
 // needs. A prompt that has ended is not changed.
 func (s *Sessions) WithdrawPrompt(ctx context.Context, ref chat.TurnRef, requestID string) error {
-	_, err := s.call(ctx, &call{Method: callWithdraw, Session: ref.Session, Turn: ref, Request: requestID})
+	_, err := s.call(ctx, &call{Method: callWithdraw, Session: ref.Session, Turn: ref, Request: sentText(requestID)})
 	return err
 }
 

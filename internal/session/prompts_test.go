@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // promptKinds has for each kind of prompt its request, invalid answers and a valid one.
@@ -226,7 +227,7 @@ func TestPromptExpiresAtItsDeadline(t *testing.T) {
 func TestRunClosesPromptsAtTheirDeadline(t *testing.T) {
 	w := newWorld(t, Options{})
 	bad, id := w.begin("bad"), w.begin("s")
-	w.log.before = func(c *chat.Commit) error {
+	w.log.before = func(c *core.Commit) error {
 		if _, closing := c.Events[0].Body.(chat.PromptClosed); closing && c.Session == bad {
 			return chat.Errorf(chat.Internal, "damaged")
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // toy is an encoding with one line per entry and the cursor first, so that a reader can be
@@ -20,12 +21,12 @@ type toy struct{}
 
 func (toy) Name() string { return "toy" }
 
-func (toy) AppendEvent(dst []byte, e *chat.Entry) []byte {
+func (toy) AppendEvent(dst []byte, e *core.Entry) []byte {
 	dst = append(e.Cursor.Append(dst), ' ')
 	return append(append(dst, e.Fact.JSON...), '\n')
 }
 
-func (toy) AppendPiece(dst []byte, e *chat.Entry) []byte {
+func (toy) AppendPiece(dst []byte, e *core.Entry) []byte {
 	dst = append(e.Cursor.Append(dst), " p"...)
 	return append(e.Piece.AppendJSON(dst), '\n')
 }
@@ -44,7 +45,7 @@ func (f *follower) read(s *Sessions, id chat.SessionID, last chat.Seq, cut int) 
 	defer cancel()
 	var rest []byte
 	from := f.cursor
-	for batch, err := range s.Watch(watch, ann, id, chat.Start{Cursor: &from}, toy{}) {
+	for batch, err := range s.Watch(watch, ann, id, core.Start{Cursor: &from}, toy{}) {
 		if err != nil {
 			return err
 		}

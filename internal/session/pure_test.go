@@ -34,7 +34,7 @@ func TestDecisionIsRepeatable(t *testing.T) {
 			}
 		}
 		for _, req := range []*request{
-			{rules: &appending{caller: ann, drafts: again}, undo: true},
+			{rules: &appending{request: request{caller: ann}, drafts: again}, undo: true},
 			{rules: op(func(d *decision) error { d.stopTurn("", ann.Actor, "enough", 0, "ack"); return nil })},
 			{rules: &ending{ref: ref, outcome: chat.Stopped, merged: true}},
 		} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // TestEraseReturnsNoReceiptWhileACopyIsLeft: while a copy is left, Erase returns unavailable, and
@@ -118,7 +119,7 @@ func TestSessionIsErasedWhileOldFilesRemain(t *testing.T) {
 	ended := make(chan error, 1)
 	begun := make(chan struct{})
 	go func() {
-		for _, err := range w.Watch(t.Context(), ann, id, chat.Start{}, nil) {
+		for _, err := range w.Watch(t.Context(), ann, id, core.Start{}, nil) {
 			if err != nil {
 				ended <- err
 				return
@@ -143,6 +144,6 @@ func TestSessionIsErasedWhileOldFilesRemain(t *testing.T) {
 // sticky is a journal that cannot remove its old files.
 type sticky struct{ *spy }
 
-func (j *sticky) FinishErase(context.Context, chat.Erasure) error {
+func (j *sticky) FinishErase(context.Context, core.Erasure) error {
 	return chat.Errorf(chat.Unavailable, "a file is still in use")
 }

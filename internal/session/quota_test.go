@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // refusals counts the refused requests per quota.
@@ -134,7 +135,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 		return err
 	}
 	put := func(c chat.Caller, id chat.SessionID, path string, size int) error {
-		_, err := w.PutFile(ctx, c, id, chat.FilePut{Path: path, Body: strings.NewReader(strings.Repeat("y", size))})
+		_, err := w.PutFile(ctx, c, id, core.FilePut{Path: path, Body: strings.NewReader(strings.Repeat("y", size))})
 		return err
 	}
 	refused := func(err error) {

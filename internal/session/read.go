@@ -5,6 +5,7 @@ import (
 	"iter"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/freshstack"
 )
 
@@ -82,13 +83,41 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 	return s.log.Ends(ctx, sess.ID, seq)
 }
 
+// GetAt is Get for a caller that has read the event with a sequence. In a cluster it may have read it on another node: GetAt waits
+// until this node has it too.
+func (s *Sessions) GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Session, error) {
+	sess, err := s.visible(ctx, c, id)
+	if err != nil || seq <= sess.Last || s.opt.Remote == nil {
+		return sess, err
+	}
+	// Also a node that believes to own the session may be behind: after a pause, or while it is cut off.
+	caught := s.opt.Remote.ReadLog(ctx, sess.ID)
+	if sess, err = s.visible(ctx, c, id); err == nil && seq > sess.Last && !caught {
+		err = errBehind
+	}
+	return sess, err
+}
+
+// reach waits until this node of a cluster has the event at which a reader begins.
+func (s *Sessions) reach(ctx context.Context, c chat.Caller, id chat.SessionID, from *core.Start) error {
+	if s.opt.Remote == nil || from.Cursor == nil {
+		return nil
+	}
+	_, err := s.GetAt(ctx, c, id, from.Cursor.Seq)
+	return err
+}
+
 // Watch follows a session from a cursor. The sequence has the events since the cursor,
 // then new ones as they happen. It ends with ctx or with an error, whose code says whether
 // to try again. A reader that loses access gets an error.
-func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error] {
 	g := &watcher{ctx: ctx, caller: c}
-	return func(yield func(chat.Batch, error) bool) {
-		if err := s.authorize(g, id); err != nil {
+	return func(yield func(core.Batch, error) bool) {
+		err := s.reach(ctx, c, id, &from)
+		if err == nil {
+			err = s.authorize(g, id)
+		}
+		if err != nil {
 			refuse(yield, err)
 			return
 		}
@@ -100,10 +129,14 @@ func (s *Sessions) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, 
 // Follow is [Sessions.Watch] without a goroutine per reader. It calls sink.Take with what
 // Watch would yield, and sink.Done at the end. Follow returns when the reader has ended or
 // has to wait for new events; the hub calls sink when there are any.
-func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink) {
+func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding, sink core.Sink) {
 	g := &watcher{ctx: ctx, caller: c, Sink: sink}
-	if err := s.authorize(g, id); err != nil {
-		sink.Take(chat.Batch{}, err)
+	err := s.reach(ctx, c, id, &from)
+	if err == nil {
+		err = s.authorize(g, id)
+	}
+	if err != nil {
+		sink.Take(core.Batch{}, err)
 		sink.Done()
 		return
 	}
@@ -112,7 +145,7 @@ func (s *Sessions) Follow(ctx context.Context, c chat.Caller, id chat.SessionID,
 }
 
 //go:noinline
-func (s *Sessions) watch(g *watcher, from *chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+func (s *Sessions) watch(g *watcher, from *core.Start, enc core.Encoding) iter.Seq2[core.Batch, error] {
 	from.Guard = g.check
 	return s.live.Watch(g.ctx, g.order.id, *from, enc)
 }
@@ -123,12 +156,12 @@ type watcher struct {
 	caller    chat.Caller
 	order     *sequencer
 	access    uint64 // the count of access changes at the last check
-	chat.Sink        // of Follow; nil for Watch
+	core.Sink        // of Follow; nil for Watch
 }
 
-// TryTake implements [chat.TrySink] for a sink that does.
-func (g *watcher) TryTake(b chat.Batch) bool {
-	sink, ok := g.Sink.(chat.TrySink)
+// TryTake implements [core.TrySink] for a sink that does.
+func (g *watcher) TryTake(b core.Batch) bool {
+	sink, ok := g.Sink.(core.TrySink)
 	return ok && sink.TryTake(b)
 }
 
@@ -151,7 +184,7 @@ func (g *watcher) check() error {
 // refuse ends a watch with an error.
 //
 //go:noinline
-func refuse(yield func(chat.Batch, error) bool, err error) { yield(chat.Batch{}, err) }
+func refuse(yield func(core.Batch, error) bool, err error) { yield(core.Batch{}, err) }
 
 // authorize checks that a reader may see the session, and acquires its sequencer.
 //

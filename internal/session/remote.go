@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"context"
 	"errors"
 
@@ -14,12 +15,18 @@ type Remote interface {
 	// Owns reports whether this node owns the session.
 	Owns(id chat.SessionID) bool
 	// CatchUp waits until this node has stored what the owner had stored at the time of the call, but not for long. It returns
-	// false if there is nothing to wait for.
+	// false if this node is the owner, or if it takes too long.
 	CatchUp(ctx context.Context, id chat.SessionID) bool
+	// ReadLog waits until this node has stored what the log of the session had at the time of the call, but not for long. It
+	// returns false if it takes too long.
+	ReadLog(ctx context.Context, id chat.SessionID) bool
 	// Send sends a call to the owner. Calls about one session arrive in the order of Send as long as it has the same owner.
 	// wait returns what Serve returned there, when this node has stored everything that the answer tells.
 	// repeat says that the call may be sent again when it is not known whether the owner has handled it.
 	Send(ctx context.Context, id chat.SessionID, call []byte, repeat bool) (wait func() (answer []byte, err error))
+	// Erased asks the other nodes, after this one has removed an erased session, and adds to the receipt which of them have
+	// removed it.
+	Erased(ctx context.Context, r *chat.Receipt)
 }
 
 // Serve handles a call of another node. It returns when the call has its place in the session's order; wait returns the
@@ -30,7 +37,7 @@ func (s *Sessions) Serve(ctx context.Context, b []byte) (wait func() (answer []b
 		err = chat.Errorf(chat.Internal, "the call of another node cannot be read; do all nodes run the same version?").Because(err)
 		return func() ([]byte, error) { return json.Marshal(encodeError(err)) }
 	}
-	get := s.begun(context.WithValue(ctx, servedKey{}, true), q)
+	get := s.beginCall(context.WithValue(ctx, servedKey{}, true), q)
 	return func() ([]byte, error) {
 		res, err := get()
 		if chat.ReasonOf(err) == chat.OwnerChanged {
@@ -43,11 +50,11 @@ func (s *Sessions) Serve(ctx context.Context, b []byte) (wait func() (answer []b
 	}
 }
 
-// begun begins a call of another node. Appends and previews get their place in the session's order now.
-func (s *Sessions) begun(ctx context.Context, q *call) (get func() (*answer, error)) {
+// beginCall begins a call of another node. Appends and previews get their place in the session's order now.
+func (s *Sessions) beginCall(ctx context.Context, q *call) (get func() (*answer, error)) {
 	failed := func(err error) func() (*answer, error) { return func() (*answer, error) { return nil, err } }
 	if !s.opt.Remote.Owns(q.Session) {
-		return failed(errOwnerChanged)
+		return failed(ErrOwnerChanged)
 	}
 	switch q.Method {
 	case callAppend:
@@ -73,8 +80,11 @@ func (s *Sessions) begun(ctx context.Context, q *call) (get func() (*answer, err
 	return func() (*answer, error) { return handle(ctx, s, q) }
 }
 
-// errOwnerChanged is returned by calls of other nodes.
-var errOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
+// ErrOwnerChanged is the error of a call at a node that does not own the session any more.
+var ErrOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
+
+// errBehind is returned for sessions and events that this node does not have, while it does not reach the node that would.
+var errBehind = chat.Errorf(chat.Unavailable, "this node may be behind and cannot reach the node that decides about this session; try again in a few seconds")
 
 // servedKey marks the context of a call of another node. Such a call is not sent on.
 type servedKey struct{}
@@ -130,8 +140,7 @@ func (s *Sessions) sendAppend(ctx context.Context, c chat.Caller, id chat.Sessio
 		if err := list[i].Normalize(); err != nil {
 			return nil, at(i, len(list), err)
 		}
-		d := &list[i]
-		q.Drafts[i] = sentDraft{d.Type, d.Payload, d.ClientID, d.Workstream, d.Parent, d.Turn, d.Attempt, d.Via, d.Interrupt, d.Expect, d.AfterSeq, d.File}
+		q.Drafts[i] = sendable(&list[i])
 	}
 	get := s.send(ctx, q)
 	return func() ([]chat.Event, error) {
@@ -169,7 +178,13 @@ func encodeError(err error) *answer {
 		return &answer{Error: &sentError{Foreign: true, Seen: foreign.seen}}
 	}
 	e := chat.Public(err)
-	return &answer{Error: &sentError{Code: e.Code, Reason: e.Reason, Text: e.Msg, Details: e.Details}}
+	sent := &sentError{Code: e.Code, Reason: e.Reason, Text: e.Msg, Details: map[string]json.RawMessage{}}
+	for name, v := range e.Details {
+		if b, err := json.Marshal(v); err == nil {
+			sent.Details[name] = b
+		}
+	}
+	return &answer{Error: sent}
 }
 
 // decode returns the error that encodeError was given.
@@ -180,15 +195,28 @@ func (e *sentError) decode() error {
 	case e.Foreign:
 		return errForeign{seen: e.Seen}
 	}
-	out := &chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Text, Details: e.Details}
-	for name, v := range e.Details {
-		n, ok := v.(float64)
-		switch {
-		case name == "sequence" && ok:
-			e.Details[name] = chat.Seq(n)
-		case ok && n == float64(int(n)):
-			e.Details[name] = int(n)
-		}
+	out := &chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Text}
+	for name, b := range e.Details {
+		out = out.With(name, decodeDetail(name, b))
 	}
 	return out
+}
+
+// decodeDetail decodes a detail of an error. Values that would be encoded in another way than the owner encodes them, such as
+// objects with the order of their fields, stay encoded: clients get the same bytes from all nodes.
+func decodeDetail(name string, b json.RawMessage) any {
+	var v any
+	if json.Unmarshal(b, &v) != nil {
+		return b
+	}
+	n, number := v.(float64)
+	switch again, err := json.Marshal(v); {
+	case number && name == "sequence":
+		return chat.Seq(n)
+	case number && n == float64(int(n)):
+		return int(n)
+	case err == nil && bytes.Equal(again, b):
+		return v
+	}
+	return b
 }

@@ -49,7 +49,7 @@ type request struct {
 	create    bool // the session need not exist
 	unbounded bool // is queued even if maxWaiting requests wait
 	pieces    []chat.Preview
-	caller    chat.Caller
+	caller    chat.Caller                                   // of pieces and appends
 	files     map[string][]string                           // merged files, by id of the workstream that may end
 	look      func(st *chat.State) error                    // receives the committed state
 	exclusive func(ctx context.Context, r *sequencer) error // erases, imports or forks

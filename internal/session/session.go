@@ -12,24 +12,25 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // journal is the part of the log that this package uses.
 type journal interface {
 	Number(ctx context.Context, id chat.SessionID) (chat.Number, bool, error)
 	SessionOf(ctx context.Context, n chat.Number) (chat.SessionID, error)
-	Commit(ctx context.Context, c *chat.Commit) error
+	Commit(ctx context.Context, c *core.Commit) error
 	Load(ctx context.Context, id chat.SessionID) (*chat.State, error)
 	Record(ctx context.Context, id chat.SessionID) (chat.Session, error)
 	Read(ctx context.Context, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Get(ctx context.Context, id chat.SessionID, seq chat.Seq) (chat.Fact, error)
-	ByClientID(ctx context.Context, id chat.SessionID, actor, clientID string) (chat.Key, bool, error)
-	Prompt(ctx context.Context, id chat.SessionID, requestID string) (chat.PromptRef, bool, error)
+	ByClientID(ctx context.Context, id chat.SessionID, actor, clientID string) (core.Key, bool, error)
+	Prompt(ctx context.Context, id chat.SessionID, requestID string) (core.PromptRef, bool, error)
 	Ends(ctx context.Context, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
-	Deadlines(ctx context.Context) iter.Seq2[chat.Deadline, error]
+	Deadlines(ctx context.Context) iter.Seq2[core.Deadline, error]
 	Working(ctx context.Context) iter.Seq2[chat.SessionID, error]
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
-	List(ctx context.Context, f chat.Filter) (chat.SessionPage, error)
+	List(ctx context.Context, f core.Filter) (chat.SessionPage, error)
 	Stored(ctx context.Context, workspace string, owner chat.Actor) (ofOwner, ofWorkspace int64, err error)
 	SizeOf(ctx context.Context, id chat.SessionID) (bytes int64, err error)
 	SetFiles(ctx context.Context, id chat.SessionID, bytes int64) error
@@ -38,22 +39,22 @@ type journal interface {
 	Alias(ctx context.Context, workspace, actor, foreign string) (chat.SessionID, bool, error)
 	SetAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) (chat.SessionID, error)
 	ReplaceAlias(ctx context.Context, workspace, actor, foreign string, id chat.SessionID) error
-	BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error)
-	Erasure(ctx context.Context, id chat.SessionID) (chat.Erasure, bool, error)
-	Erasures(ctx context.Context) iter.Seq2[chat.Erasure, error]
-	ScrubErased(ctx context.Context, e chat.Erasure) error
-	FinishErase(ctx context.Context, e chat.Erasure) error
+	BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (core.Erasure, error)
+	Erasure(ctx context.Context, id chat.SessionID) (core.Erasure, bool, error)
+	Erasures(ctx context.Context) iter.Seq2[core.Erasure, error]
+	ScrubErased(ctx context.Context, e core.Erasure) error
+	FinishErase(ctx context.Context, e core.Erasure) error
 	Import(ctx context.Context, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) error
-	WritePreviews(ctx context.Context, all []chat.SessionPieces)
+	WritePreviews(ctx context.Context, all []core.SessionPieces)
 }
 
 // live sends events and previews to readers.
 type live interface {
-	Publish(id chat.SessionID, entries []chat.Entry)
+	Publish(id chat.SessionID, entries []core.Entry)
 	Blocks(id chat.SessionID) []chat.Block
 	Drop(id chat.SessionID, err error)
-	Watch(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
-	Follow(ctx context.Context, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
+	Watch(ctx context.Context, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error]
+	Follow(ctx context.Context, id chat.SessionID, from core.Start, enc core.Encoding, sink core.Sink)
 }
 
 // artifacts are the files of sessions. They are removed with their session, copied
@@ -64,10 +65,10 @@ type artifacts interface {
 	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	// Put stores a file and Remove removes one, as one change with a commit to the log:
 	// if the commit fails, the file is as it was before.
-	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error)
+	Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w core.FileWrite) (chat.FileInfo, error)
 	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
 	// FinishChanges completes or reverts changes that the last process did not finish.
-	FinishChanges(ctx context.Context, stored func(chat.FileChange) (bool, error)) error
+	FinishChanges(ctx context.Context, stored func(core.FileChange) (bool, error)) error
 	// CopySession copies all files of a session to a new one, as one change with a commit
 	// to the log.
 	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
@@ -86,7 +87,7 @@ type Options struct {
 	Refused      func(quota string)                  // called with the name of an exceeded quota; must not block
 	Remote       Remote                              // the other nodes of a cluster; nil on a single server
 	Artifacts    artifacts                           // the file store; nil means that there are no files
-	Store        chat.StoreFunc                      // stores data that is larger than attachment.MaxInline; nil means that it stays in the event
+	Store        core.StoreFunc                      // stores data that is larger than attachment.MaxInline; nil means that it stays in the event
 	Observers    []Observer                          // receive all changes; see also Observe
 	Now          func() time.Time                    // nil means time.Now
 	Logger       *slog.Logger                        // nil means no logging

@@ -168,7 +168,7 @@ func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *
 		return errForeign{seen: c.RoleIn(have) != ""}
 	}
 	if have.Parent == parent && have.Agent == n.Agent && have.Title == n.Title &&
-		chat.SameJSON(have.Metadata, n.Metadata) && have.Policy == cmp.Or(n.Policy, chat.Queue) && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
+		json.Same(have.Metadata, n.Metadata) && have.Policy == cmp.Or(n.Policy, chat.Queue) && have.Settings.Same(&n.Settings) && slices.Equal(have.Members, n.Members) {
 		return nil
 	}
 	return errTaken(n.ID)
@@ -215,14 +215,24 @@ func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n 
 // Update changes the fields of the session that are set in u; it needs the role owner.
 // Only the server may set ServedBy and Detached.
 func (s *Sessions) Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
-	res, err := s.call(ctx, &call{Method: callUpdate, Session: id, Caller: c, Update: &u})
+	return s.update(ctx, &call{Method: callUpdate, Session: id, Caller: c, Update: &u})
+}
+
+// UpdateFrom is Update for a change that was decided on what a session has. It is refused with the reason SessionChanged if
+// the metadata or the settings are others by now.
+func (s *Sessions) UpdateFrom(ctx context.Context, c chat.Caller, from chat.Session, u chat.SessionUpdated) (chat.Session, error) {
+	return s.update(ctx, &call{Method: callUpdate, Session: from.ID, Caller: c, Update: &u, From: &from})
+}
+
+func (s *Sessions) update(ctx context.Context, q *call) (chat.Session, error) {
+	res, err := s.call(ctx, q)
 	if err != nil {
 		return chat.Session{}, err
 	}
 	return *res.Session, nil
 }
 
-func (s *Sessions) updateHere(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error) {
+func (s *Sessions) updateHere(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated, from *chat.Session) (chat.Session, error) {
 	var err error
 	if (u.ServedBy != nil || u.Detached) && c.Actor != chat.System {
 		return chat.Session{}, chat.Errorf(chat.Denied, "only the server writes served_by and detached")
@@ -248,6 +258,9 @@ func (s *Sessions) updateHere(ctx context.Context, c chat.Caller, id chat.Sessio
 	err = r.do(ctx, &request{rules: op(func(d *decision) error {
 		if err := c.May(&d.state.Session, chat.Owner); err != nil {
 			return err
+		}
+		if now := &d.state.Session; from != nil && (!json.Same(from.Metadata, now.Metadata) || !from.Settings.Same(&now.Settings)) {
+			return chat.Errorf(chat.Conflict, "the metadata or the settings of the session have changed meanwhile; look at them again").WithReason(chat.SessionChanged)
 		}
 		if u.Settings != nil {
 			if err := mayChoose(c, d.state.Session.Settings, *u.Settings); err != nil {

@@ -22,7 +22,7 @@ func (s *Sessions) StopAs(ctx context.Context, c chat.Caller, id chat.SessionID,
 	if len(ack) > chat.MaxClientID {
 		return chat.StopResult{}, chat.Errorf(chat.TooLarge, "the id of a stop has at most %d bytes", chat.MaxClientID)
 	}
-	return s.callStop(ctx, &call{Session: id, Caller: c, Line: line, Cause: reason, Ack: ack})
+	return s.callStop(ctx, &call{Session: id, Caller: c, Line: sentText(line), Cause: reason, Ack: ack})
 }
 
 // StopAll stops the main line and all workstreams.

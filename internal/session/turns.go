@@ -372,8 +372,11 @@ func (s *Sessions) take(ctx context.Context, ref chat.TurnRef, which func(t *cha
 // turn returns a running turn in the attempt of ref, and its line.
 func (d *decision) turn(ref chat.TurnRef) (*chat.Turn, string, error) {
 	t, line := d.state.TurnOf(ref.Turn)
-	if t == nil || t.Attempt != ref.Attempt {
-		return nil, "", chat.Errorf(chat.Conflict, "turn %s has ended or is in another attempt", ref.Turn)
+	switch {
+	case t == nil:
+		return nil, "", chat.Errorf(chat.Conflict, "turn %s has ended", ref.Turn)
+	case t.Attempt != ref.Attempt:
+		return nil, "", errOldAttempt(t, ref.Attempt)
 	}
 	return t, line, nil
 }

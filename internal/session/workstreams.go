@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
@@ -45,7 +46,7 @@ func (s *Sessions) launchHere(ctx context.Context, c chat.Caller, id chat.Sessio
 		}
 		b.LaunchID = d.nextID(chat.LaunchPrefix)
 		if !b.Interactive {
-			b.Deadline = chat.After(d.lastAt, d.now) + chat.At(b.DeadlineSeconds*1e6)
+			b.Deadline = core.After(d.lastAt, d.now) + chat.At(b.DeadlineSeconds*1e6)
 		}
 		agents := len(d.state.Session.Agents)
 		if err := o.add(d, b); err != nil {
@@ -61,7 +62,7 @@ func (s *Sessions) launchHere(ctx context.Context, c chat.Caller, id chat.Sessio
 // MessageWorkstream sends a follow-up message to a workstream. The running turn receives
 // it; if no turn runs, it starts one. A workstream that has ended accepts no messages.
 func (s *Sessions) MessageWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return s.callWork(ctx, &call{Method: callMessage, Session: id, Caller: c, Line: name, Steering: &m})
+	return s.callWork(ctx, &call{Method: callMessage, Session: id, Caller: c, Line: sentText(name), Steering: &m})
 }
 
 func (s *Sessions) messageHere(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
@@ -70,7 +71,7 @@ func (s *Sessions) messageHere(ctx context.Context, c chat.Caller, id chat.Sessi
 
 // SteerWorkstream sends a directive to a running workstream.
 func (s *Sessions) SteerWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return s.callWork(ctx, &call{Method: callSteer, Session: id, Caller: c, Line: name, Steering: &m})
+	return s.callWork(ctx, &call{Method: callSteer, Session: id, Caller: c, Line: sentText(name), Steering: &m})
 }
 
 func (s *Sessions) steerHere(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
@@ -102,7 +103,7 @@ func (s *Sessions) sendToWorkstream(ctx context.Context, c chat.Caller, id chat.
 // TerminateWorkstream requests the end of a workstream and its descendants. After 60 s
 // they are canceled. It is no error if the workstream has ended or is ending.
 func (s *Sessions) TerminateWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return s.callWork(ctx, &call{Method: callTerminate, Session: id, Caller: c, Line: name, Steering: &m})
+	return s.callWork(ctx, &call{Method: callTerminate, Session: id, Caller: c, Line: sentText(name), Steering: &m})
 }
 
 func (s *Sessions) terminateHere(ctx context.Context, c chat.Caller, id chat.SessionID, name string, m chat.Steering) (chat.WorkstreamStatus, error) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // An agent posts session.started when it is a new process. If it gets no answer it posts
@@ -21,7 +22,7 @@ const (
 // must be handled first.
 func (r *streamReader) boot(ctx context.Context, name string) (int64, error) {
 	answer := make(chan int64, 1)
-	if pause(ctx, startTime) && r.push(ctx, job{started: answer, name: name}) {
+	if sleep.For(ctx, startTime) == nil && r.push(ctx, job{started: answer, name: name}) {
 		select {
 		case n := <-answer:
 			return n, nil

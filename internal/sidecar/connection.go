@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // connection is a connection to NATS. It is replaced before its credential expires, or
@@ -54,7 +55,7 @@ func (l *connection) open(ctx context.Context) error {
 			return err
 		}
 		l.log.Warn("the server cannot be reached yet; trying again", "err", err)
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return ctx.Err()
 		}
 	}
@@ -254,14 +255,4 @@ func (l *connection) removeSecrets(b []byte) []byte {
 		}
 	}
 	return b
-}
-
-// pause sleeps, and returns false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

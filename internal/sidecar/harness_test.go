@@ -25,6 +25,7 @@ import (
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 	"github.com/parley-hq/parley/internal/sidecar/sidecartest"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 func TestMain(m *testing.M) {
@@ -82,7 +83,7 @@ func (w *testServer) start() {
 	})
 	must(err)
 	w.nats = b.Addr()
-	d.Reachable(b.URL(), "")
+	d.Reachable(b.URL(), "", "")
 	conn, err := b.Connect("parley")
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -144,7 +145,7 @@ func (w *testServer) until(what string, ok func() bool) {
 			}
 			w.t.Fatalf("it did not happen in time: %s\n%s", what, &b)
 		}
-		pause(context.Background(), 2*time.Millisecond)
+		sleep.For(context.Background(), 2*time.Millisecond)
 	}
 }
 

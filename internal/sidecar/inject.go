@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // injectBody is the body of POST /inject: the fields that x1's agents read, and further
@@ -145,7 +146,7 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 		}
 		if errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < s.opt.Wait {
 			// The port is closed: the agent is starting. That is not a refusal.
-			if !pause(ctx, 200*time.Millisecond) {
+			if sleep.For(ctx, 200*time.Millisecond) != nil {
 				return
 			}
 			continue
@@ -155,7 +156,7 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 		if tries > len(s.opt.Retry) {
 			break
 		}
-		if !pause(ctx, s.opt.Retry[tries-1]) {
+		if sleep.For(ctx, s.opt.Retry[tries-1]) != nil {
 			return
 		}
 	}
@@ -220,7 +221,7 @@ func (s *Sidecar) keepalive(ctx context.Context) error {
 		if err := s.post(ctx, "/keepalive", "", struct{}{}); err != nil && ctx.Err() == nil {
 			s.log.Debug("the agent did not accept a keepalive", "err", err)
 		}
-		if !pause(ctx, 200*time.Millisecond) { // several viewers count once
+		if sleep.For(ctx, 200*time.Millisecond) != nil { // several viewers count once
 			return nil
 		}
 	}

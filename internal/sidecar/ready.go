@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// agentReady tells whether inputs may be delivered. They wait while it is unknown which
+// agentReady records whether inputs may be delivered. They wait while it is unknown which
 // process the agent is: from the end of its stream until it has repeated its buffer on a
 // new connection.
 type agentReady struct {
@@ -38,7 +38,7 @@ func (g *agentReady) set(after int) {
 	}
 }
 
-// wait returns when inputs may be delivered, and false when ctx ends first; waited tells
+// wait returns when inputs may be delivered, and false when ctx ends first; waited says
 // that it had to wait.
 func (g *agentReady) wait(ctx context.Context) (waited, ok bool) {
 	g.mu.Lock()

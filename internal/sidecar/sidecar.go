@@ -15,6 +15,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Sidecar attaches one agent process to one session.
@@ -285,7 +286,7 @@ func (s *Sidecar) catchUp(ctx context.Context) error {
 			return err
 		}
 		s.log.Debug("the log cannot be read yet; trying again", "err", err)
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return ctx.Err()
 		}
 		wait = min(2*wait, 2*time.Second)

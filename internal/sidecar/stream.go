@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 	"github.com/parley-hq/parley/internal/sse"
 )
 
@@ -84,13 +85,13 @@ func (r *streamReader) run(ctx context.Context) error {
 			return nil
 		}
 		r.s.log.Info("the agent's stream ended; connecting again", "err", err)
-		if !pause(ctx, 50*time.Millisecond) {
+		if sleep.For(ctx, 50*time.Millisecond) != nil {
 			return nil
 		}
 	}
 }
 
-// health waits until the agent answers; gone tells that its port was closed. It returns
+// health waits until the agent answers; gone says that its port was closed. It returns
 // errEnded if the session has ended.
 func (r *streamReader) health(ctx context.Context) (gone bool, err error) {
 	began := time.Now()
@@ -119,7 +120,7 @@ func (r *streamReader) health(ctx context.Context) (gone bool, err error) {
 			}})
 			return gone, chat.Errorf(chat.Unavailable, "the agent at %s did not answer for %s; is it running?", r.s.opt.Stream, r.s.opt.Wait).Because(err)
 		}
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return gone, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // record is one HTTP call that the sidecar answered or made. Number counts within an
@@ -92,7 +93,7 @@ func (a *trafficRecorder) publish(ctx context.Context, r *record) {
 			a.s.log.Warn("a traffic record is too large for NATS and was dropped", "bytes", len(b))
 			return
 		}
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			a.unsent = r
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // draft is an event to append.
@@ -73,7 +74,7 @@ func (w *writer) send(ctx context.Context, d draft) (x1.Reply, error) {
 			return r, err
 		}
 		w.s.log.Debug("an event could not be stored yet; trying again", "err", err)
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return r, chat.Errorf(chat.Unavailable, "the server is not connected; the event was not stored").Because(err)
 		}
 	}

@@ -110,7 +110,7 @@ func readTable(data []byte) *dataTable {
 	for _, r := range rows {
 		cells := make([]string, len(t.columns))
 		for n, name := range t.columns {
-			cells[n] = cellText(r.cell(n, name))
+			cells[n] = json.Text(r.cell(n, name))
 		}
 		t.rows = append(t.rows, cells)
 	}
@@ -173,19 +173,7 @@ func columnName(raw json.RawMessage) string {
 			}
 		}
 	}
-	return cellText(raw)
-}
-
-// cellText is a value as text: strings without quotes, numbers as they were written.
-func cellText(raw json.RawMessage) string {
-	var s string
-	switch {
-	case len(raw) == 0 || string(raw) == "null":
-		return ""
-	case json.Unmarshal(raw, &s) == nil:
-		return s
-	}
-	return string(raw)
+	return json.Text(raw)
 }
 
 func isNumber(raw json.RawMessage) bool {

@@ -82,7 +82,7 @@ func readChart(data []byte) *chart {
 			one.name = s.Label
 		}
 		for _, v := range values {
-			text := cellText(v)
+			text := json.Text(v)
 			n, err := strconv.ParseFloat(text, 64)
 			if err != nil || math.IsInf(n, 0) {
 				n, text = math.NaN(), ""
@@ -102,7 +102,7 @@ func readChart(data []byte) *chart {
 	for i := range most {
 		name := strconv.Itoa(i + 1)
 		if i < len(names) {
-			name = OneLine(cellText(names[i]))
+			name = OneLine(json.Text(names[i]))
 		}
 		c.x = append(c.x, name)
 	}

@@ -30,8 +30,8 @@ func (m *screen) keepDraft(e *chat.Event) {
 // armMsg says that a prompt is old enough to receive keys.
 type armMsg string
 
-// armAfter is how long keys still go to the message after a prompt has appeared, so that a person who is typing does not
-// approve something by accident.
+// armAfter is the time after a prompt has appeared in which keys still go to the message, so that typing does not approve
+// something by accident.
 const armAfter = 700 * time.Millisecond
 
 // showForm shows a form for the oldest open prompt, unless the form of an open prompt is shown.

@@ -226,7 +226,7 @@ func (m *screen) resize(w, h int) {
 	}
 }
 
-// keepPlace makes a change. The lines that a person reads who has scrolled up stay where they are.
+// keepPlace makes a change. If the person has scrolled up, the visible lines stay where they are.
 func (m *screen) keepPlace(change func() tea.Cmd) tea.Cmd {
 	if m.scroll == 0 {
 		return change()

@@ -41,7 +41,7 @@ func (m *screen) View() tea.View {
 	lines = append(lines, bottom...)
 	v := tea.NewView(strings.Join(lines, "\n"))
 	v.AltScreen, v.MouseMode = true, tea.MouseModeCellMotion
-	v.WindowTitle = "parley " + cmp.Or(OneLine(m.conversation.State.Session.Title), string(m.session.ID))
+	v.WindowTitle = "parley " + cmp.Or(OneLine(m.conversation.State.Session.Title), OneLine(m.conversation.State.Session.Heading), string(m.session.ID))
 	if cursor != nil {
 		cursor.Y += at
 		v.Cursor = cursor

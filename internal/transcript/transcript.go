@@ -2,7 +2,8 @@
 // ones. A transcript is a txtar file: its parts are steps, and the reply of the server follows its step as a part with a
 // name of its own. The flag -update rewrites the files, which are then read in review.
 //
-// Play runs one subtest per file; the caller decides whether they run in parallel.
+// Play runs one subtest per file and place, see servertest.EachPlace: the replies are the same at a node of a cluster that does not own
+// the sessions. The caller decides whether the files run in parallel.
 package transcript
 
 import (
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"github.com/parley-hq/parley/internal/servertest"
 )
 
 var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
@@ -24,32 +27,40 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 type Player func(step txtar.File) string
 
 // Play plays the transcripts in testdata. begin is called in each one's subtest,
-// with the comment at the head of the file. reply is the name of the parts with
-// the replies of the server.
-func Play(t *testing.T, reply string, begin func(t *testing.T, comment string) Player) {
+// with the comment at the head of the file and the cluster of the server. reply is
+// the name of the parts with the replies of the server. inCluster removes from a
+// transcript what may differ in a cluster; nil means that nothing may.
+func Play(t *testing.T, reply string, inCluster func([]byte) []byte, begin func(t *testing.T, comment string, c *servertest.Cluster) Player) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no transcripts", err)
 	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			recorded, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := txtar.Format(replay(recorded, reply, begin(t, string(recorded.Comment))))
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
+	servertest.EachPlace(t, func(t *testing.T, cluster func() *servertest.Cluster) {
+		for _, file := range files {
+			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+				recorded, err := txtar.ParseFile(file)
+				if err != nil {
 					t.Fatal(err)
 				}
-				return
-			}
-			if want := txtar.Format(recorded); !bytes.Equal(got, want) {
-				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
-			}
-		})
-	}
+				c := cluster()
+				got := txtar.Format(replay(recorded, reply, begin(t, string(recorded.Comment), c)))
+				if *update && c == nil { // a cluster is compared with what one server has given
+					if err := os.WriteFile(file, got, 0o644); err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				want := txtar.Format(recorded)
+				if c != nil && inCluster != nil {
+					want, got = inCluster(want), inCluster(got)
+				}
+				if !bytes.Equal(got, want) {
+					t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
+				}
+			})
+		}
+	})
 }
 
 // replay returns the archive with the current replies.

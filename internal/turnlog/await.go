@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // mainLine selects the events of the main line.
@@ -33,7 +34,7 @@ func takes(e *chat.Event, message chat.Seq) (bool, error) {
 // of a turn that was running. It calls idle, unless that is nil, each time that nothing has happened for so long. A message that was withdrawn is a
 // conflict.
 func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq, silence time.Duration, idle func() error) (chat.Event, error) {
-	for batch, err := range log.Watch(ctx, c, id, chat.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
+	for batch, err := range log.Watch(ctx, c, id, core.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
 		if err != nil {
 			return chat.Event{}, err
 		}

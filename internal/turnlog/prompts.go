@@ -7,8 +7,8 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// promptTypes are the events that open and close prompts.
-var promptTypes = []string{
+// PromptTypes are the events that open and close prompts.
+var PromptTypes = []string{
 	chat.AgentInputRequest{}.Type(), chat.AgentApprovalRequest{}.Type(), chat.AgentPermissionRequest{}.Type(),
 	chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(), chat.PromptClosed{}.Type(),
 }
@@ -28,7 +28,7 @@ type ClosedPrompt struct {
 func ClosedPrompts(ctx context.Context, log Log, c chat.Caller, id chat.SessionID) iter.Seq2[ClosedPrompt, error] {
 	return func(yield func(ClosedPrompt, error) bool) {
 		ends := map[string]chat.Event{}
-		for e, err := range log.Events(ctx, c, id, chat.Range{Limit: recentPrompts, Desc: true, Types: promptTypes}) {
+		for e, err := range log.Events(ctx, c, id, chat.Range{Limit: recentPrompts, Desc: true, Types: PromptTypes}) {
 			if err != nil {
 				yield(ClosedPrompt{}, err)
 				return

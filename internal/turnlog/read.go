@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Entry is an event or a piece of a block.
@@ -41,7 +42,7 @@ func Read(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after 
 }
 
 // decode copies an entry, which is valid only until the next batch.
-func decode(e *chat.Entry) (Entry, error) {
+func decode(e *core.Entry) (Entry, error) {
 	if e.Piece != nil {
 		p := *e.Piece
 		return Entry{At: e.At, Piece: &p}, nil

@@ -7,8 +7,10 @@
 // Follow with decoded entries. The other functions find what dialects look for in a log: the turn that answers a message, and
 // the prompts that have ended.
 //
-// There are two limits. A power cut loses pieces that were not synced yet. And a block of a workstream that was open when a
-// turn of the main line ended may come later among the entries of the next turn for a late reader than for a live one.
+// There are three limits. A power cut loses pieces that were not synced yet. A block of a workstream that was open when a
+// turn of the main line ended may come later among the entries of the next turn for a late reader than for a live one. And on a
+// node that does not own the session pieces come beside the log: a live reader may get pieces of a block later than other entries
+// that follow them, such as those of a parallel workstream.
 package turnlog
 
 import (
@@ -20,13 +22,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Log is what this package uses of the session layer.
 type Log interface {
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
-	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error]
 	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
 }
 
@@ -34,11 +37,10 @@ type Log interface {
 // blocks that were open at that event come too. After idle without an entry it yields an empty batch with Idle set; idle 0
 // means never. The sequence ends with the caller's loop, with ctx, or with an error, which is the last thing it yields. A
 // batch is valid until the next one.
-func Follow(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after chat.Seq, idle time.Duration) iter.Seq2[chat.Batch, error] {
-	return func(yield func(chat.Batch, error) bool) {
-		from := chat.Start{Cursor: &chat.Cursor{Seq: after}, ByPosition: true, EveryPiece: true, Idle: idle}
-		shown := map[chat.BlockID]int{} // bytes of the open blocks that were yielded or are waiting
-		var waiting []chat.Entry        // entries of batches before the reader has caught up: pieces between them may follow
+func Follow(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after chat.Seq, idle time.Duration) iter.Seq2[core.Batch, error] {
+	return func(yield func(core.Batch, error) bool) {
+		from := core.Start{Cursor: &chat.Cursor{Seq: after}, ByPosition: true, EveryPiece: true, Idle: idle}
+		f := follower{log: log, caller: c, id: id, shown: map[chat.BlockID]int{}}
 		for batch, err := range log.Watch(ctx, c, id, from, nil) {
 			if err != nil {
 				yield(batch, err)
@@ -46,58 +48,79 @@ func Follow(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, afte
 			}
 			for i := range batch.Entries {
 				e := &batch.Entries[i]
-				if e.Piece != nil {
-					shown[e.Piece.Block] = e.Piece.End
-				} else if e.Block != "" {
-					if !batch.Live {
-						pieces, err := piecesOf(ctx, log, c, id, e, shown[e.Block])
-						if err != nil {
-							yield(batch, err)
-							return
-						}
-						waiting = append(waiting, pieces...)
-					}
-					delete(shown, e.Block)
+				if err := f.take(ctx, &batch, i); err != nil {
+					yield(batch, err)
+					return
 				}
-				if !batch.Live || len(waiting) > 0 {
-					waiting = append(waiting, *e)
-				}
-				if len(waiting) > 0 && !batch.Live && endsTurn(e) {
-					if !yield(inOrder(batch, waiting), nil) {
+				if !batch.Live && endsTurn(e) {
+					if !yield(inOrder(batch, f.waiting), nil) {
 						return
 					}
-					waiting = waiting[:0]
+					f.waiting = f.waiting[:0]
 				}
 			}
 			if !batch.Live {
 				continue
 			}
-			if len(waiting) > 0 {
-				batch = inOrder(batch, waiting)
+			if len(f.waiting) > 0 {
+				batch = inOrder(batch, f.waiting)
 			}
 			if !yield(batch, nil) {
 				return
 			}
-			waiting = waiting[:0]
+			f.waiting = f.waiting[:0]
 		}
 	}
 }
 
+// follower is the state of one Follow.
+type follower struct {
+	log     Log
+	caller  chat.Caller
+	id      chat.SessionID
+	shown   map[chat.BlockID]int // bytes of the open blocks that were yielded or are waiting
+	waiting []core.Entry         // entries of batches before the reader has caught up: pieces between them may follow
+}
+
+// take notes what entry i of a batch shows, and adds it to those that wait unless it can be yielded with its batch. On a node of a
+// cluster an event may overtake the last pieces of its block, also for a live reader.
+func (f *follower) take(ctx context.Context, batch *core.Batch, i int) error {
+	e := &batch.Entries[i]
+	switch {
+	case e.Piece != nil:
+		f.shown[e.Piece.Block] = e.Piece.End
+	case e.Block != "":
+		pieces, err := piecesOf(ctx, f.log, f.caller, f.id, e, f.shown[e.Block])
+		if err != nil {
+			return err
+		}
+		if batch.Live && len(pieces) > 0 && len(f.waiting) == 0 {
+			f.waiting = append(f.waiting, batch.Entries[:i]...)
+		}
+		f.waiting = append(f.waiting, pieces...)
+		delete(f.shown, e.Block)
+	}
+	if !batch.Live || len(f.waiting) > 0 {
+		f.waiting = append(f.waiting, *e)
+	}
+	return nil
+}
+
 // endsTurn reports whether an event ends a turn of the main line. No block of the main line is open then, so a reader that
 // catches up need not keep more than one turn in memory.
-func endsTurn(e *chat.Entry) bool {
+func endsTurn(e *core.Entry) bool {
 	return e.Piece == nil && e.Label.Workstream == "" && e.Label.Type == chat.TurnCompleted{}.Type()
 }
 
 // inOrder is a batch with the given entries in order of position.
-func inOrder(b chat.Batch, entries []chat.Entry) chat.Batch {
-	slices.SortStableFunc(entries, func(x, y chat.Entry) int { return cmp.Compare(x.At, y.At) })
+func inOrder(b core.Batch, entries []core.Entry) core.Batch {
+	slices.SortStableFunc(entries, func(x, y core.Entry) int { return cmp.Compare(x.At, y.At) })
 	b.Entries = entries
 	return b
 }
 
 // piecesOf returns the pieces of a finished block after the first have bytes of it.
-func piecesOf(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, e *chat.Entry, have int) ([]chat.Entry, error) {
+func piecesOf(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, e *core.Entry, have int) ([]core.Entry, error) {
 	ends, err := log.Ends(ctx, c, id, e.Fact.Seq)
 	if err != nil || len(ends) == 0 || ends[len(ends)-1].Bytes <= have {
 		return nil, err
@@ -114,14 +137,14 @@ func piecesOf(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, e 
 	case chat.AgentThinking:
 		text, p.Kind = b.Text, chat.ThinkingBlock
 	}
-	var out []chat.Entry
+	var out []core.Entry
 	for _, end := range ends {
 		if end.Bytes <= have || end.Bytes > len(text) || end.Bytes < len(text) && !utf8.RuneStart(text[end.Bytes]) {
 			continue
 		}
 		one := p
 		one.Offset, one.End, one.Text, one.At = have, end.Bytes, text[have:end.Bytes], end.At
-		out = append(out, chat.Entry{Session: e.Session, At: end.At, Label: chat.Label{Workstream: p.Workstream}, Piece: &one})
+		out = append(out, core.Entry{Session: e.Session, At: end.At, Label: chat.Label{Workstream: p.Workstream}, Piece: &one})
 		have = end.Bytes
 	}
 	return out, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -70,7 +71,7 @@ func keys(m map[int]*agent.Writer) func(func(int) bool) {
 }
 
 // describe names an entry so that two readers can be compared.
-func describe(e *chat.Entry) string {
+func describe(e *core.Entry) string {
 	if p := e.Piece; p != nil {
 		return fmt.Sprintf("%d %s %s %d-%d %q", e.At, p.Kind, p.Block, p.Offset, p.End, p.Text)
 	}

@@ -89,18 +89,25 @@ func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns
 	h.Del("Content-Length")
 	c.refs.Store(1)
 	head := responseHead(http.StatusSwitchingProtocols, h)
-	go c.run(head, fn)
+	go c.accept(head, fn)
 	return nil
 }
 
-// run sends the answer to the handshake, runs fn and closes.
-func (c *Conn) run(head []byte, fn func(context.Context, *Conn) error) {
-	defer c.release(c)
-	defer c.conn.Close()
+// accept sends the answer to the handshake and starts run. That needs a stack larger than
+// the one with which an idle connection waits, so run has another goroutine.
+func (c *Conn) accept(head []byte, fn func(context.Context, *Conn) error) {
 	if err := c.Write(c.ctx, head); err != nil {
+		_ = c.conn.Close()
+		c.release(c)
 		return
 	}
-	head = nil // release the memory
+	go c.run(fn)
+}
+
+// run runs fn and closes.
+func (c *Conn) run(fn func(context.Context, *Conn) error) {
+	defer c.release(c)
+	defer c.conn.Close()
 	err := c.conns.guard(func() error { return fn(c.ctx, c) })
 	c.end(err)
 }

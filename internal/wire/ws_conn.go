@@ -36,6 +36,9 @@ type Conn struct {
 	closeAwaited bool // the peer's answer to our close frame was waited for
 }
 
+// Cancel ends the connection's context with a cause, unless it has ended.
+func (c *Conn) Cancel(cause error) { c.cancel(cause) }
+
 // SetMaxMessage changes how large a message may be, from the next frame on. Only the
 // reading goroutine may call it.
 func (c *Conn) SetMaxMessage(bytes int) { c.max = bytes }

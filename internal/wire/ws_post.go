@@ -16,18 +16,20 @@ type posts struct {
 	busy    bool    // a goroutine writes, and looks for more when it is done
 }
 
-// Post sends one message to this reader only, like [Conn.WriteText]. While another
-// message is being written, it leaves the message to that goroutine, which sends all
+// Post sends one message to this reader only, like [Conn.WriteText]. encode appends the
+// message to the buffer of the next write; it must not block. While another
+// message is being written, Post leaves the message to that goroutine, which sends all
 // that is waiting in one system call. So Post may return before the message is sent,
 // and returns no error: a failure ends the connection. With more, other goroutines are
 // about to post; they get the processor first.
-func (c *Conn) Post(ctx context.Context, payload []byte, more bool) {
+func (c *Conn) Post(ctx context.Context, encode func(dst []byte) []byte, more bool) {
 	p := &c.posts
 	p.mu.Lock()
 	if p.waiting == nil {
 		p.waiting = getBuffer()
 	}
-	*p.waiting = AppendTextFrame(*p.waiting, payload)
+	b, begin := BeginTextFrame(*p.waiting)
+	*p.waiting = EndTextFrame(encode(b), begin)
 	if p.busy {
 		much := len(*p.waiting) > maxPosted
 		p.mu.Unlock()

@@ -18,7 +18,7 @@ func TestPostsFromManyGoroutines(t *testing.T) {
 			pool.Go(func() {
 				defer wg.Done()
 				for i := range each {
-					c.Post(ctx, fmt.Appendf(nil, "%d/%d %0*d", p, i, p*i, 0), i%2 == 0)
+					c.Post(ctx, func(b []byte) []byte { return fmt.Appendf(b, "%d/%d %0*d", p, i, p*i, 0) }, i%2 == 0)
 				}
 			})
 		}

@@ -50,6 +50,18 @@ func (c *Conn) Read(ctx context.Context) ([]byte, error) {
 	return nil, err
 }
 
+// Await blocks until Read has something to read, or fails. It needs less stack than Read,
+// so a goroutine that waits here and calls Read on another stack stays small. What the
+// last Read returned is not valid any more. Only the reading goroutine may call it.
+func (c *Conn) Await() {
+	c.drop()
+	in := &c.in
+	if in.idle(); in.r == in.w {
+		got, _ := in.conn.Read(in.buf()) // Read finds the error again
+		in.filledBy(got)
+	}
+}
+
 // Buffered reports whether the next frame has arrived, so that Read does not wait. Only
 // the reading goroutine may call it.
 func (c *Conn) Buffered() bool {
@@ -294,17 +306,22 @@ func (in *inbound) need(n int) error {
 			in.r = 0
 		}
 		got, err := in.conn.Read(b[in.w:])
-		if in.w == 0 && got < len(in.small) {
-			in.filled = 0
-		} else if in.w == 0 {
-			in.filled = min(in.filled+1, busyAfter)
-		}
-		in.w += got
+		in.filledBy(got)
 		if err != nil && in.w < n {
 			return err
 		}
 	}
 	return nil
+}
+
+// filledBy notes how many bytes a read has added to the buffer.
+func (in *inbound) filledBy(got int) {
+	if in.w == 0 && got < len(in.small) {
+		in.filled = 0
+	} else if in.w == 0 {
+		in.filled = min(in.filled+1, busyAfter)
+	}
+	in.w += got
 }
 
 // take returns the next n bytes, valid until the next read.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Name is the agent's name.
@@ -56,10 +57,18 @@ func init() {
 		{"/work", "N [SECONDS] [deadline=S]", "N parallel workstreams w1 … wN, then a summary", work},
 		{"/usage", "IN OUT", "reports token usage", usage},
 		{"/fail", "MESSAGE", "the turn fails with MESSAGE", fail},
-		{"/sleep", "S", "is silent for S seconds, then says so", sleep},
+		{"/sleep", "S", "is silent for S seconds, then says so", sleepSeconds},
 		{"/tour", "", "a bit of everything", tour},
 		{"/help", "", "this list", help},
 	}
+}
+
+// Commands lists the commands.
+func (Agent) Commands() (list []chat.AgentCommand) {
+	for _, c := range commands {
+		list = append(list, chat.AgentCommand{Name: c.name, Description: c.says, Input: c.usage})
+	}
+	return list
 }
 
 // Answer answers one message.
@@ -112,7 +121,7 @@ func write(ctx context.Context, w *agent.Writer, text string, size int, gap time
 			end++
 		}
 		if gap > 0 && !w.Replaying() {
-			if err := pause(ctx, gap); err != nil {
+			if err := sleep.For(ctx, gap); err != nil {
 				return err
 			}
 		}
@@ -168,7 +177,7 @@ func words(ctx context.Context, t *agent.Turn, n int, rate float64) error {
 				begin, first = time.Now(), i
 			}
 			due := begin.Add(time.Duration(float64(i-first) / rate * float64(time.Second)))
-			if err := pause(ctx, time.Until(due)); err != nil {
+			if err := sleep.For(ctx, time.Until(due)); err != nil {
 				return err
 			}
 		}
@@ -177,21 +186,6 @@ func words(ctx context.Context, t *agent.Turn, n int, rate float64) error {
 		}
 	}
 	return w.Close(ctx)
-}
-
-// pause waits. It returns the cause when the turn ends first.
-func pause(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func think(ctx context.Context, t *agent.Turn, text string) error {
@@ -219,7 +213,7 @@ func fail(_ context.Context, _ *agent.Turn, message string) error {
 	return errors.New(message)
 }
 
-func sleep(ctx context.Context, t *agent.Turn, args string) error {
+func sleepSeconds(ctx context.Context, t *agent.Turn, args string) error {
 	s, err := strconv.ParseFloat(args, 64)
 	if err != nil || !(s >= 0 && s <= 86400) { // nor NaN
 		return say(ctx, t, "Usage: /sleep S, a number of seconds.")
@@ -229,7 +223,7 @@ func sleep(ctx context.Context, t *agent.Turn, args string) error {
 	if err != nil {
 		return err
 	}
-	if err := pause(ctx, time.Until(started.At.Time().Add(time.Duration(s*float64(time.Second))))); err != nil {
+	if err := sleep.For(ctx, time.Until(started.At.Time().Add(time.Duration(s*float64(time.Second))))); err != nil {
 		return err
 	}
 	return say(ctx, t, "Awake.")

@@ -13,6 +13,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // toolArgs reads "NAME JSON"; no JSON is an empty object.
@@ -49,7 +50,7 @@ func isClientTool(t *agent.Turn, name string) bool {
 func call(ctx context.Context, t *agent.Turn, name string, params json.RawMessage, duration time.Duration) (json.RawMessage, error) {
 	return t.Call(ctx, name, params, agent.CallOptions{Repeatable: true}, func(ctx context.Context) (json.RawMessage, error) {
 		if duration > 0 {
-			if err := pause(ctx, duration); err != nil {
+			if err := sleep.For(ctx, duration); err != nil {
 				return nil, err
 			}
 		}
@@ -241,7 +242,7 @@ func advance(ctx context.Context, t *agent.Turn, n int, seconds float64) (messag
 	}
 	for done := 0; done <= n; done++ {
 		due := started.At.Time().Add(time.Duration(float64(done) / float64(n) * seconds * float64(time.Second)))
-		if err := pause(ctx, time.Until(due)); err != nil {
+		if err := sleep.For(ctx, time.Until(due)); err != nil {
 			return nil, err
 		}
 		if err := t.Plan(ctx, planWith(titles, done)); err != nil {

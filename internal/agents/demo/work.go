@@ -14,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 const workUsage = "Usage: /work N [SECONDS] [deadline=S], with N from 1 to 100, up to 1800 seconds, and a deadline from 30 to 1800."
@@ -228,7 +229,7 @@ func workPart(ctx context.Context, t *agent.Turn, j job) error {
 	if err := t.Progress(ctx, chat.WorkstreamProgress{Phase: chat.PhasePlanning, Iteration: 1, Message: fmt.Sprintf("Planning part %d.", j.Part)}); err != nil {
 		return err
 	}
-	if err := pause(ctx, due(0.1)); err != nil {
+	if err := sleep.For(ctx, due(0.1)); err != nil {
 		return err
 	}
 	if _, err := call(ctx, t, "look_up", json.RawMessage(fmt.Sprintf(`{"part":%d}`, j.Part)), 0); err != nil {
@@ -283,7 +284,7 @@ func chapter(ctx context.Context, t *agent.Turn, j job, c int, due func(share fl
 	for i := range words {
 		at := 0.1 + 0.85*(float64(c)+float64(i+1)/words)/chapters
 		if !w.Replaying() {
-			if err := pause(ctx, due(at)); err != nil {
+			if err := sleep.For(ctx, due(at)); err != nil {
 				return err
 			}
 		}

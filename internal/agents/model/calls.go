@@ -130,7 +130,7 @@ func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool
 		result, err = r.runWithTimeout(ctx, t, use)
 	}
 	if err == nil && !json.Valid(result) {
-		result = chat.AppendString(nil, string(result))
+		result = json.AppendString(nil, string(result))
 	}
 	return result, err
 }

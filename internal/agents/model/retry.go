@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Limits of the pause between two attempts.
@@ -46,12 +47,8 @@ func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key str
 		if err := r.reports().Status(ctx, message, "waiting"); err != nil {
 			return answer, err
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return answer, context.Cause(ctx)
+		if err := sleep.For(ctx, pause); err != nil {
+			return answer, err
 		}
 	}
 }

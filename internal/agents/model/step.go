@@ -10,6 +10,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agents/tool"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
@@ -216,7 +217,7 @@ func (s *answerWriter) endBlocks(ctx context.Context) (*shownBlocks, error) {
 // shorten replaces each text that is too long for one block with the text of its last
 // block. The earlier blocks of that text are already in the log.
 func (h *shownBlocks) shorten(content []llm.Part) {
-	long := func(s string) bool { return len(s) > chat.MaxBlock || chat.JSONLen(s) > chat.MaxBlockJSON }
+	long := func(s string) bool { return len(s) > chat.MaxBlock || json.StringLen(s) > chat.MaxBlockJSON }
 	for i, p := range content {
 		switch p := p.(type) {
 		case *llm.Text:

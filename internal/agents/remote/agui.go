@@ -3,15 +3,13 @@ package remote
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
-
-	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/jsonpatch"
 	"github.com/parley-hq/parley/internal/sse"
 	"github.com/parley-hq/parley/internal/text"
 )
@@ -25,7 +23,9 @@ type aguiEvent struct {
 	Subagent    string             `json:"subagentRunId"`
 	CallID      string             `json:"toolCallId"`
 	CallName    string             `json:"toolCallName"`
-	Content     json.RawMessage    `json:"content"` // of a result: a string, or parts
+	Content     json.RawMessage    `json:"content"` // of a result: a string, or parts; of an activity: an object
+	Patch       json.RawMessage    `json:"patch"`
+	Activity    string             `json:"activityType"`
 	StepName    string             `json:"stepName"`
 	Snapshot    json.RawMessage    `json:"snapshot"`
 	Messages    []aguiwire.Message `json:"messages"`
@@ -54,11 +54,12 @@ type aguiRun struct {
 	lastCall     string                  // the call that chunks without an id belong to
 	snapshot     string                  // the agent's last message in a MESSAGES_SNAPSHOT
 	graphPrompts []graphPrompt
+	activities   map[string]json.RawMessage // by the endpoint's id
 }
 
 // agUI calls an AG-UI agent.
 func agUI(ctx context.Context, a *Agent, r *round) ([]promptRequest, error) {
-	u := &aguiRun{a: a, r: r, out: r.out, pending: map[string]*pendingCall{}, rec: &roundRecord{Round: r.n}}
+	u := &aguiRun{a: a, r: r, out: r.out, pending: map[string]*pendingCall{}, rec: &roundRecord{Round: r.n}, activities: map[string]json.RawMessage{}}
 	input, err := u.input(ctx)
 	if err != nil {
 		return nil, err
@@ -111,7 +112,7 @@ func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 	case "TEXT_MESSAGE_END":
 		return nil // the block stays open: it is the answer if nothing follows
 	case "REASONING_MESSAGE_CONTENT", "REASONING_MESSAGE_CHUNK", "THINKING_TEXT_MESSAGE_CONTENT":
-		return u.out.think(ctx, jsonText(e.Delta))
+		return u.out.think(ctx, json.Text(e.Delta))
 	case "TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_CHUNK":
 		return u.collectCall(ctx, e)
 	case "TOOL_CALL_END":
@@ -120,7 +121,7 @@ func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 		if err := u.storeCall(ctx, e.CallID); err != nil {
 			return err
 		}
-		result := contentText(e.Content)
+		result := aguiwire.Text(e.Content)
 		if result != "" && e.failed() {
 			return u.out.result(ctx, e.CallID, nil, result)
 		}
@@ -141,10 +142,13 @@ func (u *aguiRun) handleEvent(ctx context.Context, e *aguiEvent) error {
 		return u.out.result(ctx, e.Subagent, noResult, "")
 	case "SUBAGENT_ERROR":
 		return u.out.result(ctx, e.Subagent, nil, e.Message)
+	case "ACTIVITY_SNAPSHOT", "ACTIVITY_DELTA":
+		return u.activity(ctx, e)
 	case "CUSTOM":
-		if e.Name == graphInterrupt {
-			u.graphPrompts = append(u.graphPrompts, parseGraphInterrupt(e))
+		if e.Name != graphInterrupt {
+			return u.storeParley(ctx, e, customTypes[e.Name], e.Value)
 		}
+		u.graphPrompts = append(u.graphPrompts, parseGraphInterrupt(e))
 	case "RUN_ERROR":
 		return u.a.reported(e.Message)
 	}
@@ -166,7 +170,7 @@ func (u *aguiRun) text(ctx context.Context, e *aguiEvent) error {
 		return nil
 	}
 	if e.Subagent != "" {
-		return u.out.think(ctx, jsonText(e.Delta))
+		return u.out.think(ctx, json.Text(e.Delta))
 	}
 	if e.MessageID != "" && e.MessageID != u.message {
 		if u.message != "" {
@@ -180,7 +184,7 @@ func (u *aguiRun) text(ctx context.Context, e *aguiEvent) error {
 		return nil
 	}
 	u.written = true
-	if err := u.out.text(ctx, jsonText(e.Delta)); err != nil {
+	if err := u.out.text(ctx, json.Text(e.Delta)); err != nil {
 		return err
 	}
 	u.recordMessageID()
@@ -219,7 +223,7 @@ func (u *aguiRun) collectCall(ctx context.Context, e *aguiEvent) error {
 	if e.CallName != "" {
 		t.name = e.CallName
 	}
-	t.args += jsonText(e.Delta)
+	t.args += json.Text(e.Delta)
 	return nil
 }
 
@@ -244,9 +248,7 @@ func (u *aguiRun) finish(ctx context.Context, e *aguiEvent) ([]promptRequest, er
 		}
 	}
 	for _, t := range e.Usage {
-		u.out.usage = append(u.out.usage, chat.AgentUsage{Model: t.Model, Usage: chat.Usage{
-			InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheReadTokens: t.Cached, CacheCreationTokens: t.Written,
-		}})
+		u.out.usage = append(u.out.usage, t.Usage())
 	}
 	if !u.written && u.snapshot != "" && len(u.out.openCalls) == 0 {
 		if err := u.out.text(ctx, u.snapshot); err != nil {
@@ -273,7 +275,7 @@ func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 	if e.Type == "STATE_SNAPSHOT" {
 		u.state, err = compactJSON(e.Snapshot)
 	} else {
-		u.state, err = patchState(u.state, e.Delta)
+		u.state, err = jsonpatch.Apply(u.state, e.Delta, maxState)
 	}
 	if err != nil {
 		return u.a.unreadable("a state, or a change to it that does not fit", err)
@@ -283,21 +285,6 @@ func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 
 // maxState is the largest state that is stored between runs.
 const maxState = 256 << 10
-
-// patchState applies a JSON Patch (RFC 6902). It refuses a patch whose copy operations alone exceed maxState, so that
-// a small patch cannot produce a large document. The library panics on some malformed patches.
-func patchState(state, patch json.RawMessage) (next json.RawMessage, err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			next, err = nil, fmt.Errorf("malformed JSON Patch: %v", v)
-		}
-	}()
-	ops, err := jsonpatch.DecodePatch(patch)
-	if err != nil {
-		return nil, err
-	}
-	return ops.ApplyWithOptions(state, &jsonpatch.ApplyOptions{AccumulatedCopySizeLimit: maxState})
-}
 
 func (u *aguiRun) recordState() error {
 	if u.state == nil || u.rec.State == nil && !u.stateChanged {

@@ -84,11 +84,11 @@ func (u *aguiRun) records(ctx context.Context) (ids map[string]string, state jso
 func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]string) []aguiwire.Message {
 	out := []aguiwire.Message{}
 	if u.a.opt.Instructions != "" {
-		out = append(out, aguiwire.Message{ID: "instructions", Role: "system", Content: chat.AppendString(nil, u.a.opt.Instructions)})
+		out = append(out, aguiwire.Message{ID: "instructions", Role: "system", Content: json.AppendString(nil, u.a.opt.Instructions)})
 	}
 	open := map[string]bool{} // calls without a result
 	for _, m := range all {
-		one := aguiwire.Message{ID: m.id, Role: m.role, Content: chat.AppendString(nil, m.text)}
+		one := aguiwire.Message{ID: m.id, Role: m.role, Content: json.AppendString(nil, m.text)}
 		switch {
 		case m.fromPrompt:
 			continue // sent as a call and its result, or as resume

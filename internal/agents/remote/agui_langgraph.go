@@ -109,7 +109,7 @@ func graphAnswer(one *promptAnswer) any {
 		return map[string]any{"decisions": graphDecisions(b, q.Calls)}
 	}
 	b, _ := one.body.(chat.UserInputResponse)
-	return answerPayload("text", answerText(b))
+	return answerPayload("text", b)
 }
 
 // graphDecisions are the decisions in the middleware's form, one for each call.

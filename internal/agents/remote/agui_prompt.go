@@ -93,37 +93,72 @@ func choice(text string, options []string) chat.AgentInputRequest {
 func (u *aguiRun) interrupt(in *aguiwire.Interrupt) promptRequest {
 	text := cmp.Or(in.Message, in.Reason)
 	q := promptRequest{id: interruptPrompt + in.ID}
-	seconds := 0.0
-	if t, err := time.Parse(time.RFC3339, in.Expires); err == nil {
+	about, seconds := in.About(), 0.0
+	if t, err := time.Parse(time.RFC3339, cmp.Or(in.Expires, about.Expires)); err == nil {
 		seconds = min(max(time.Until(t).Seconds(), 1), chat.MaxTimeout)
 	}
 	if c, ok := u.out.calls[in.CallID]; ok {
 		q.id += "\napproval"
-		q.body = chat.AgentApprovalRequest{Text: text, Timeout: seconds, Calls: []chat.ApprovalCall{{CallID: c.CallID, Tool: c.Tool, Params: c.Params}}}
+		q.body = chat.AgentApprovalRequest{Text: text, Timeout: seconds, Calls: []chat.ApprovalCall{{CallID: c.CallID, Tool: c.Tool, Params: c.Params, Risk: about.Risk}}}
+		return q
+	}
+	if len(about.Scopes) > 0 {
+		q.id += "\npermission"
+		q.body = chat.AgentPermissionRequest{Scopes: about.Scopes, Justification: in.Message, Timeout: seconds}
 		return q
 	}
 	answer := parseAnswerSchema(in.Schema)
 	body := choice(text, answer.options)
-	if answer.boolean {
+	switch {
+	case answer.boolean:
 		body.InputType = chat.InputBinary
 		body.Options = []chat.Option{{ID: "yes", Label: "Yes", Value: "yes"}, {ID: "no", Label: "No", Value: "no"}}
+	case answer.list && len(body.Options) > 0:
+		body.InputType, body.Min, body.Max = chat.InputCheckbox, answer.min, answer.max
 	}
-	body.Timeout, q.body = seconds, body
-	q.id += "\n" + answer.encode()
+	if asked := parleyQuestion(body, about, answer); asked != nil {
+		body = *asked
+		answer.boolean = false // a Parley server takes the option itself
+	}
+	body.Timeout = seconds
+	q.id, q.body = q.id+"\n"+answer.encode(), body
 	return q
+}
+
+// parleyQuestion is the question as another Parley server describes it, nil when there is no valid description.
+func parleyQuestion(q chat.AgentInputRequest, about aguiwire.About, answer answerSchema) *chat.AgentInputRequest {
+	if about.InputType == "" || about.InputType == chat.InputNotification {
+		return nil
+	}
+	q.InputType, q.Options, q.Placeholder, q.URL = about.InputType, about.Options, about.Placeholder, about.URL
+	if answer.optional {
+		q.Required = new(bool)
+	}
+	d := chat.NewDraft(q)
+	if d.Normalize() != nil {
+		return nil
+	}
+	return &q
 }
 
 // answerSchema describes the answer to an interrupt.
 type answerSchema struct {
 	field   string // the answer is an object with this one field; "" is a plain value
 	boolean bool   // the value is true or false
+	list    bool   // the value is a list, of the options if there are some
 	options []string
+
+	min, max int  // of a list
+	optional bool // the value may be left out
 }
 
 // encode writes the schema into the id of a prompt; answerPayload reads it.
 func (s answerSchema) encode() string {
-	if s.boolean {
+	switch {
+	case s.boolean:
 		return "yes " + s.field
+	case s.list:
+		return "list " + s.field
 	}
 	return "text " + s.field
 }
@@ -134,6 +169,9 @@ func parseAnswerSchema(schema json.RawMessage) answerSchema {
 	type node struct {
 		Type       string                     `json:"type"`
 		Enum       []any                      `json:"enum"`
+		Items      json.RawMessage            `json:"items"`
+		Min        int                        `json:"minItems"`
+		Max        int                        `json:"maxItems"`
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
@@ -155,10 +193,16 @@ func parseAnswerSchema(schema json.RawMessage) answerSchema {
 		if !ok {
 			return answerSchema{}
 		}
-		out.field, n = name, node{}
+		out.field, out.optional, n = name, !slices.Contains(n.Required, name), node{}
 		_ = json.Unmarshal(raw, &n) // a property with another schema accepts any text
 	}
-	out.boolean = n.Type == "boolean"
+	if n.Type == "array" {
+		out.list, out.min, out.max = true, n.Min, n.Max
+		items := n.Items
+		n = node{}
+		_ = json.Unmarshal(items, &n) // a list of anything
+	}
+	out.boolean = n.Type == "boolean" && !out.list
 	for _, e := range n.Enum {
 		if s, ok := e.(string); ok {
 			out.options = append(out.options, s)
@@ -194,7 +238,9 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 		case chat.UserApprovalResponse:
 			entry["payload"] = approvalPayload(b)
 		case chat.UserInputResponse:
-			entry["payload"] = answerPayload(schema, answerText(b))
+			entry["payload"] = answerPayload(schema, b)
+		case chat.UserPermissionResponse:
+			entry["payload"] = map[string]any{"granted": append([]string{}, b.Granted...), "denied": append([]string{}, b.Denied...), "duration": b.Duration}
 		default:
 			entry["status"] = "cancelled"
 		}
@@ -221,12 +267,18 @@ func approvalPayload(b chat.UserApprovalResponse) map[string]any {
 }
 
 // answerPayload is an answer according to an encoded schema.
-func answerPayload(schema, text string) any {
+func answerPayload(schema string, b chat.UserInputResponse) any {
 	kind, field, _ := strings.Cut(schema, " ")
+	text := answerText(b)
 	var v any = text
-	if kind == "yes" {
+	switch {
+	case kind == "yes":
 		v = text == "yes"
-	} else if field == "" && strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text)) {
+	case kind == "list" && len(b.Values) == 0 && text != "":
+		v = []string{text}
+	case kind == "list":
+		v = append([]string{}, b.Values...) // never null
+	case field == "" && strings.HasPrefix(strings.TrimSpace(text), "{") && json.Valid([]byte(text)):
 		v = json.RawMessage(text) // a person may answer with an object
 	}
 	if field != "" {

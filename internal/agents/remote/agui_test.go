@@ -132,6 +132,54 @@ func TestAGUIInterruptsArePrompts(t *testing.T) {
 	}
 }
 
+// A schema for a list is a question with several choices, and a description that is no valid question is left out.
+func TestAGUIInterruptForAList(t *testing.T) {
+	for _, metadata := range []string{`null`, `{"parley":{"input_type":"radio"}}`, `{"parley":{"input_type":7}}`, `{"parley":"x"}`} {
+		h, requests := aguiServer(t, func(run) []string {
+			return []string{`{"type":"RUN_FINISHED","outcome":{"type":"interrupt","interrupts":[{"id":"i1","reason":"input","message":"Which?","expiresAt":"2999-01-01T00:00:00Z","metadata":` + metadata + `,"responseSchema":{"type":"object","required":["days"],"properties":{"days":{"type":"array","items":{"type":"string","enum":["mo","tu","we"]},"maxItems":2}}}}]}}`}
+		}, func(run) []string {
+			return []string{`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Good."}`, `{"type":"RUN_FINISHED"}`}
+		})
+		h.send("plan")
+		p := h.awaitPrompt(1)
+		if p.Input.InputType != chat.InputCheckbox || len(p.Input.Options) != 3 || p.Input.Max != 2 || p.Deadline == 0 {
+			t.Errorf("%s: asks %+v", metadata, p.Input)
+		}
+		h.answer(p, chat.Answer{Values: []string{"mo", "we"}})
+		h.awaitEnd(1)
+		if b := requests()[1].Resume[0].Payload; string(b) != `{"days":["mo","we"]}` {
+			t.Errorf("%s: received %s", metadata, b)
+		}
+		h.kill()
+	}
+}
+
+// Activities and custom events of Parley servers are stored; those of other servers do not end the turn.
+func TestAGUIActivities(t *testing.T) {
+	h, _ := aguiServer(t, func(run) []string {
+		return []string{
+			`{"type":"ACTIVITY_SNAPSHOT","messageId":"p","activityType":"plan","content":{"tasks":[{"id":"1","title":"one","status":"pending"}]}}`,
+			`{"type":"ACTIVITY_DELTA","messageId":"p","activityType":"plan","patch":[{"op":"replace","path":"/tasks/0/status","value":"done"}]}`,
+			`{"type":"ACTIVITY_DELTA","messageId":"p","activityType":"plan","patch":[{"op":"remove","path":"/nothing"}]}`,
+			`{"type":"ACTIVITY_DELTA","messageId":"q","activityType":"plan","patch":[{"op":"remove","path":"/tasks"}]}`,
+			`{"type":"ACTIVITY_SNAPSHOT","messageId":"q","activityType":"plan","content":{"steps":["of another kind"]}}`,
+			`{"type":"ACTIVITY_SNAPSHOT","messageId":"s","activityType":"plan","subagentRunId":"w","content":{"tasks":[{"id":"1","title":"of a subagent"}]}}`,
+			`{"type":"ACTIVITY_SNAPSHOT","messageId":"a","activityType":"artifact","content":{"type":"file","path":"uploads/a.txt"}}`,
+			`{"type":"ACTIVITY_SNAPSHOT","messageId":"x","activityType":"a2ui-surface","content":{"operations":[]}}`,
+			`{"type":"CUSTOM","name":"parley.status","value":{"message":"busy"}}`,
+			`{"type":"CUSTOM","name":"parley.status","value":"busy"}`,
+			`{"type":"CUSTOM","name":"parley.error","value":{"message":"fatal"}}`,
+			`{"type":"CUSTOM","name":"parley.notification","value":{"request_id":"p-1","input_type":"notification","text":"Look."}}`,
+			`{"type":"CUSTOM","name":"parley.notification","value":{"request_id":"p-1","input_type":"text","text":"Your password?"}}`,
+			`{"type":"CUSTOM","name":"theirs","value":{}}`,
+			`{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Good."}`, `{"type":"RUN_FINISHED"}`,
+		}
+	})
+	h.send("go")
+	h.awaitEnd(1)
+	h.wantLog("user go", "agent.plan", "agent.plan", "status busy", "asks notification Look.", "remote.round", "answers Good.", "ended done")
+}
+
 // An interrupt of LangGraph becomes a prompt with the text of its value; the answer
 // is sent as command.resume, also after a crash.
 func TestAGUILangGraphInterruptsArePrompts(t *testing.T) {

@@ -3,24 +3,9 @@ package remote
 import (
 	"encoding/json"
 	"testing"
-)
 
-// FuzzPatch: any patch gives JSON or an error.
-func FuzzPatch(f *testing.F) {
-	f.Add(`{"a":[1,2]}`, `[{"op":"add","path":"/a/1","value":3},{"op":"move","from":"/a/0","path":"/b"},{"op":"test","path":"/b","value":1}]`)
-	f.Add(`[]`, `[{"op":"add","path":"/-","value":{}},{"op":"copy","from":"/0","path":"/1"},{"op":"remove","path":"/0"}]`)
-	f.Add(`{}`, `[{"op":"replace","path":"","value":null},{"op":"add","path":"/~1~0","value":1}]`)
-	f.Add(`{"a":[1,1]}`, `[{"op":"add","path":"0/0","value":0},{"op":"move","from":"00/0","path":"/0"},{"op":"test","path":""}]`) // the library panics
-	f.Fuzz(func(t *testing.T, doc, ops string) {
-		state, err := compactJSON([]byte(doc))
-		if err != nil {
-			return
-		}
-		if state, err = patchState(state, []byte(ops)); err == nil && !json.Valid(state) {
-			t.Fatalf("%s gave %s", ops, state)
-		}
-	})
-}
+	"github.com/parley-hq/parley/chat"
+)
 
 // FuzzSteps: any Markdown of a step gives JSON.
 func FuzzSteps(f *testing.F) {
@@ -41,9 +26,10 @@ func FuzzSteps(f *testing.F) {
 func FuzzAnswerSchema(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"ok":{"type":"boolean"}}}`, "yes")
 	f.Add(`{"enum":["a","b"]}`, "a")
+	f.Add(`{"type":"array","items":{"enum":["a","b"]},"minItems":1}`, "a")
 	f.Add(`{"type":"object","required":["x"],"properties":{"x":{}}}`, `{"a":1}`)
 	f.Fuzz(func(t *testing.T, schema, text string) {
-		if _, err := json.Marshal(answerPayload(parseAnswerSchema(json.RawMessage(schema)).encode(), text)); err != nil {
+		if _, err := json.Marshal(answerPayload(parseAnswerSchema(json.RawMessage(schema)).encode(), chat.UserInputResponse{Text: text})); err != nil {
 			t.Fatal(err)
 		}
 	})

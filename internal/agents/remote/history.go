@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
 )
 
 // message is one message of the conversation that is sent to an endpoint.
@@ -150,7 +151,7 @@ func asMessage(workstream string, e *chat.Event) (message, bool) {
 	case chat.AgentToolCall:
 		m.role, m.call = "assistant", &b
 	case chat.AgentToolResult:
-		m.role, m.resultOf, m.text = "tool", b.CallID, jsonText(b.Result)
+		m.role, m.resultOf, m.text = "tool", b.CallID, json.Text(b.Result)
 	case chat.AgentToolError:
 		m.role, m.resultOf, m.text, m.failed = "tool", b.CallID, b.Error, true
 	default:

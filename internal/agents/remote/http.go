@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // newClient returns the HTTP client of one agent. The operator chose the address,
@@ -60,10 +61,8 @@ func (a *Agent) retry(ctx context.Context, connect func() (delay time.Duration, 
 		if delay == 0 {
 			delay = 500 * time.Millisecond << try
 		}
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := sleep.For(ctx, delay); err != nil {
+			return err
 		}
 	}
 }

@@ -48,15 +48,6 @@ func asJSON(s string) json.RawMessage {
 	return b
 }
 
-// jsonText returns a JSON string as text, any other value as its JSON.
-func jsonText(v json.RawMessage) string {
-	var text string
-	if json.Unmarshal(v, &text) == nil {
-		return text
-	}
-	return string(v)
-}
-
 // maxJSON is the largest parameters or result of a tool that fit an event.
 const maxJSON = 256 << 10
 
@@ -68,23 +59,4 @@ func limitJSON(v json.RawMessage) json.RawMessage {
 	}
 	b, _ := json.Marshal(text.Clip(string(v), maxJSON/4) + " (cut: it had " + strconv.Itoa(len(v)) + " bytes)")
 	return b
-}
-
-// contentText is the text of a content that is a string or a list of parts.
-func contentText(v json.RawMessage) string {
-	if len(v) == 0 || v[0] == 'n' {
-		return ""
-	}
-	var text string
-	if json.Unmarshal(v, &text) == nil {
-		return text
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(v, &parts) // content of another form has no text
-	for _, p := range parts {
-		text += p.Text
-	}
-	return text
 }

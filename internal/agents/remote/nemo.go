@@ -87,7 +87,7 @@ func (p *nemoPrompt) request() chat.AgentInputRequest {
 		used := map[string]bool{}
 		for i, o := range p.Options {
 			// By default NeMo gives every option the same id.
-			opt := chat.Option{ID: o.ID, Label: o.Label, Value: jsonText(o.Value), Description: o.Description}
+			opt := chat.Option{ID: o.ID, Label: o.Label, Value: json.Text(o.Value), Description: o.Description}
 			if opt.ID == "" || opt.ID == "default" || used[opt.ID] {
 				opt.ID = fmt.Sprintf("o%d", i+1)
 			}

@@ -162,7 +162,7 @@ func (p *nemoPrompt) response(b chat.UserInputResponse) map[string]any {
 	}
 	chosen := map[string]any{"id": "default", "label": "default", "value": text}
 	for _, o := range p.Options {
-		if jsonText(o.Value) == text {
+		if json.Text(o.Value) == text {
 			chosen = map[string]any{"id": o.ID, "label": o.Label, "value": o.Value}
 			if p.InputType != string(chat.InputBinary) {
 				chosen["description"] = o.Description

@@ -180,7 +180,7 @@ func (c *completion) handleChunk(ctx context.Context, b []byte, truncated bool) 
 	}
 	if len(k.Value) > 0 && string(k.Value) != "null" {
 		c.hasText = true
-		return c.out.text(ctx, jsonText(k.Value))
+		return c.out.text(ctx, json.Text(k.Value))
 	}
 	if len(k.Choices) == 0 {
 		return nil

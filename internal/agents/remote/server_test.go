@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/agents/remote"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal/journaltest"
 	"github.com/parley-hq/parley/internal/session"
@@ -93,7 +94,7 @@ func (h *testServer) start() {
 func (h *testServer) watch(ctx context.Context, hub *hub.Hub) {
 	from := chat.Cursor{}
 	for ctx.Err() == nil {
-		for batch, err := range hub.Watch(ctx, "s", chat.Start{Cursor: &from}, nil) {
+		for batch, err := range hub.Watch(ctx, "s", core.Start{Cursor: &from}, nil) {
 			if err != nil {
 				break
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // player plays one recorded turn into a session.
@@ -120,7 +121,7 @@ func (p *player) write(ctx context.Context, w *agent.Writer, text string, until 
 	for i, from := 0, 0; i < pieces; i++ {
 		to := len(text) * (i + 1) / pieces
 		if !w.Replaying() {
-			if err := sleep(ctx, gap/time.Duration(pieces)); err != nil {
+			if err := sleep.For(ctx, gap/time.Duration(pieces)); err != nil {
 				return err
 			}
 		}
@@ -140,7 +141,7 @@ func (p *player) pause(ctx context.Context, until chat.At) error {
 	if p.t.Replaying() {
 		return nil
 	}
-	return sleep(ctx, gap)
+	return sleep.For(ctx, gap)
 }
 
 // gap is the time to wait until a time of the recording is reached.
@@ -191,18 +192,4 @@ func (p *player) await(ctx context.Context, id string) error {
 	}
 	_, err := p.t.Await(ctx, name)
 	return err
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return context.Cause(ctx)
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -269,7 +269,7 @@ func resultOf(r *mcp.CallToolResult) (json.RawMessage, error) {
 	addText := func(s string) {
 		texts = append(texts, s)
 		s = clip(s, textLeft, textLeft)
-		textLeft = max(0, textLeft-chat.JSONLen(s))
+		textLeft = max(0, textLeft-json.StringLen(s))
 		parts = append(parts, map[string]any{"type": "text", "text": s})
 	}
 	for _, c := range r.Content {
@@ -318,16 +318,16 @@ func Clip(s string) string { return clip(s, maxText, maxJSON) }
 
 // clip cuts a text to a number of bytes, and to a number of bytes as JSON, where
 // some characters take six.
-func clip(s string, bytes, json int) string {
+func clip(s string, maxBytes, maxEncoded int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= bytes && chat.JSONLen(s) <= json {
+	if len(s) <= maxBytes && json.StringLen(s) <= maxEncoded {
 		return s
 	}
 	n, encoded := 0, 0
 	for i, c := range s {
 		size := utf8.RuneLen(c)
-		encoded += chat.JSONLen(s[i : i+size])
-		if n = i; i+size > bytes || encoded > json {
+		encoded += json.StringLen(s[i : i+size])
+		if n = i; i+size > maxBytes || encoded > maxEncoded {
 			break
 		}
 	}

@@ -1,5 +1,5 @@
 // Package clustertest has a cluster.Log in memory that fails like a real one: it delays, repeats and loses frames, loses
-// acknowledgements, and stores frames after Append has failed.
+// acknowledgements, and stores frames after Append has failed. A [Network] connects nodes in the same process.
 //
 // All choices follow from a seed. Each node draws its own, so they do not depend on how goroutines are scheduled. Times come
 // from package time: inside testing/synctest a run takes no real time.
@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Faults says how often the log fails. The zero value is a log without faults and delays.
@@ -73,6 +74,26 @@ func (l *Log) History(p int) [][]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.parts[p].history)
+}
+
+// Entries returns the frames that a partition has, without trimmed ones.
+func (l *Log) Entries(p int) (frames [][]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.parts[p].entries {
+		frames = append(frames, e.frame)
+	}
+	return frames
+}
+
+// Lose removes all entries after a position, as a log that has lost what it had stored.
+func (l *Log) Lose(p int, after cluster.Pos) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	part := &l.parts[p]
+	part.entries = part.entries[:max(0, int(after)-int(part.first)+1)]
+	close(part.grown)
+	part.grown = make(chan struct{})
 }
 
 func (l *Log) store(p int, frame []byte) {
@@ -167,34 +188,19 @@ func (v *View) Append(ctx context.Context, p int, frame []byte) error {
 		time.AfterFunc(c.later, func() { v.log.store(p, frame) })
 	}
 	if late || lost {
-		sleep(ctx, c.there)
+		sleep.For(ctx, c.there)
 		return errFault
 	}
-	if !sleep(ctx, c.there) { // it is on its way
+	if sleep.For(ctx, c.there) != nil { // it is on its way
 		time.AfterFunc(c.there, func() { v.log.store(p, frame) })
 		return ctx.Err()
 	}
 	v.log.store(p, frame)
-	sleep(ctx, c.back)
+	sleep.For(ctx, c.back)
 	if c.fault < f.LostAck {
 		return errFault
 	}
 	return ctx.Err()
-}
-
-// sleep returns false if ctx ends before.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d == 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Tail implements cluster.Log.
@@ -234,7 +240,7 @@ func (v *View) read(ctx context.Context, p int, pos cluster.Pos) (cluster.Entry,
 			if c.fault < .1 {
 				travels = c.there // reading old entries takes time, too
 			}
-			if !sleep(ctx, max(0, travels)) {
+			if sleep.For(ctx, max(0, travels)) != nil {
 				return cluster.Entry{}, ctx.Err()
 			}
 			if err := v.connected(ctx); err != nil { // it may be cut off while the entry travels
@@ -262,6 +268,33 @@ func (v *View) Trim(ctx context.Context, p int, upTo cluster.Pos) error {
 		part.first++
 		part.entries = part.entries[1:]
 	}
+	return nil
+}
+
+// Size implements cluster.Sized.
+func (v *View) Size(ctx context.Context, p int) (bytes int64, err error) {
+	if err := v.connected(ctx); err != nil {
+		return 0, err
+	}
+	v.log.mu.Lock()
+	defer v.log.mu.Unlock()
+	for _, e := range v.log.parts[p].entries {
+		bytes += int64(len(e.frame))
+	}
+	return bytes, nil
+}
+
+// Renew implements cluster.Renewable.
+func (v *View) Renew(ctx context.Context, p int, after cluster.Pos) error {
+	if err := v.connected(ctx); err != nil {
+		return err
+	}
+	v.log.mu.Lock()
+	defer v.log.mu.Unlock()
+	part := &v.log.parts[p]
+	part.first, part.entries = after+1, nil
+	close(part.grown)
+	part.grown = make(chan struct{})
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Options of a log. Values that are 0 have the value in brackets.
@@ -22,6 +23,7 @@ type Options struct {
 	Cluster    string // id of the cluster: letters, digits and hyphens
 	Partitions int    // number of streams
 	Replicas   int    // servers that store a stream [3]
+	External   bool   // the servers are not the nodes
 	MaxBytes   int64  // of each stream [4 GiB]; a full one refuses frames until it is trimmed
 
 	Logger *slog.Logger // nil means none
@@ -88,8 +90,11 @@ func (l *Log) MaxRecord() int {
 	return min(cluster.MaxRecord, int(l.conn.MaxPayload())-cluster.MaxOverhead)
 }
 
+// StreamName returns the name of a partition's stream in a cluster.
+func StreamName(cluster string, part int) string { return fmt.Sprintf("PARLEY_%s_%d", cluster, part) }
+
 // Stream returns the name of a partition's stream.
-func (l *Log) Stream(part int) string  { return fmt.Sprintf("PARLEY_%s_%d", l.opt.Cluster, part) }
+func (l *Log) Stream(part int) string  { return StreamName(l.opt.Cluster, part) }
 func (l *Log) subject(part int) string { return fmt.Sprintf("parley.log.%s.%d", l.opt.Cluster, part) }
 func (l *Log) live(part int) string    { return fmt.Sprintf("parley.tail.%s.%d", l.opt.Cluster, part) }
 
@@ -124,7 +129,7 @@ func (l *Log) create(ctx context.Context, part int) error {
 			return fmt.Errorf("create stream %s: %w", want.Name, err)
 		}
 		l.log.Debug("the stream cannot be created yet; trying again", "stream", want.Name, "err", err)
-		if !sleep(ctx, 5*backoff) {
+		if sleep.For(ctx, 5*backoff) != nil {
 			return fmt.Errorf("create stream %s: %w", want.Name, err)
 		}
 	}
@@ -158,17 +163,6 @@ func differ(have, want jetstream.StreamConfig) error {
 		return fmt.Errorf("stream %s cannot be used: %w", want.Name, err)
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Append implements cluster.Log. Without a deadline it waits 5 s.
@@ -216,13 +210,46 @@ func (l *Log) Trim(ctx context.Context, part int, upTo cluster.Pos) error {
 	return nil
 }
 
-// Ends implements cluster.Log. The leader of the stream answers.
+// Renew implements cluster.Renewable.
+func (l *Log) Renew(ctx context.Context, part int, after cluster.Pos) error {
+	want := l.config(part)
+	want.FirstSeq = uint64(after) + 1
+	for {
+		once, cancel := context.WithTimeout(ctx, 2*attempt)
+		err := l.js.DeleteStream(once, want.Name)
+		if err == nil || errors.Is(err, jetstream.ErrStreamNotFound) {
+			_, err = l.js.CreateStream(once, want)
+		}
+		cancel()
+		if err == nil {
+			return nil
+		}
+		l.log.Debug("the stream cannot be replaced yet; trying again", "stream", want.Name, "err", err)
+		if sleep.For(ctx, 5*backoff) != nil {
+			return fmt.Errorf("replace stream %s: %w", want.Name, err)
+		}
+	}
+}
+
+// Ends implements cluster.Log. The leader of the stream answers. A stream that does not exist is empty.
 func (l *Log) Ends(ctx context.Context, part int) (first, last cluster.Pos, err error) {
 	info, err := l.info(ctx, part)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return 1, 0, nil
+	}
 	if err != nil {
 		return 0, 0, err
 	}
 	return cluster.Pos(max(1, info.State.FirstSeq)), cluster.Pos(info.State.LastSeq), nil
+}
+
+// Size implements cluster.Sized.
+func (l *Log) Size(ctx context.Context, part int) (int64, error) {
+	info, err := l.info(ctx, part)
+	if err != nil {
+		return 0, err
+	}
+	return int64(info.State.Bytes), nil
 }
 
 // Status says which servers store a partition.
@@ -249,6 +276,24 @@ func (l *Log) Status(ctx context.Context, part int) (s Status, err error) {
 		}
 	}
 	return s, nil
+}
+
+// Servers implements cluster.Stored.
+func (l *Log) Servers(ctx context.Context, part int) (names []string, err error) {
+	if l.opt.External {
+		return nil, nil
+	}
+	info, err := l.info(ctx, part)
+	if err != nil || info.Cluster == nil {
+		return nil, err
+	}
+	if info.Cluster.Leader != "" {
+		names = append(names, info.Cluster.Leader)
+	}
+	for _, r := range info.Cluster.Replicas {
+		names = append(names, r.Name)
+	}
+	return names, nil
 }
 
 // StepDown makes the leader of a partition's stream give up its role, in favour of a server if it is named.
@@ -298,12 +343,25 @@ func (l *Log) Yield(ctx context.Context, server string) error {
 	return errors.Join(errs...)
 }
 
+// info asks the leader of a partition's stream. No server answers while the leader changes, so the request is repeated until
+// ctx ends, or for 5 s if it has no deadline.
 func (l *Log) info(ctx context.Context, part int) (*jetstream.StreamInfo, error) {
-	s, err := l.js.Stream(ctx, l.Stream(part))
-	if err != nil {
-		return nil, fmt.Errorf("state of %s: %w", l.Stream(part), err)
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
 	}
-	return s.CachedInfo(), nil
+	for {
+		once, cancel := context.WithTimeout(ctx, attempt)
+		s, err := l.js.Stream(once, l.Stream(part))
+		cancel()
+		if err == nil {
+			return s.CachedInfo(), nil
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return nil, fmt.Errorf("state of %s: %w", l.Stream(part), err)
+		}
+	}
 }
 
 // sequence returns the position of a republished message.

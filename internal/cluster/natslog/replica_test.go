@@ -68,7 +68,7 @@ func TestReplicasContinueWhenTheOwnerAndItsServerEnd(t *testing.T) {
 		defer cancel()
 		cancels[i] = cancel
 		r := cluster.NewReplica(cluster.ReplicaOptions{
-			Cluster: "c1", Node: fmt.Sprint("n", i), Log: l, Store: &stores[i], Send: l.SendHeartbeat, Rank: i, Heartbeat: 100 * time.Millisecond, Takeover: 500 * time.Millisecond,
+			Cluster: "c1", Node: fmt.Sprint("n", i), Log: l, Store: &stores[i], Send: l.SendHeartbeat, Rank: i, Heartbeat: 100 * time.Millisecond, Takeover: 4 * time.Second,
 		})
 		stop, err := l.Heartbeats(r.Heard)
 		if err != nil {

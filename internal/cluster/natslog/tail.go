@@ -12,12 +12,14 @@ import (
 
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 const (
 	poll   = 500 * time.Millisecond // without a message until the leader is asked
 	follow = 50 * time.Millisecond  // after an own append until the leader is asked
-	window = 32                     // requests to the leader at the same time
+	window = 32                     // requests to the leader at the same time, at most
+	enough = 4 << 20                // bytes of the answers at the same time; only a single frame may be larger
 
 	codeNotFound = 10037 // of JetStream: no message with that sequence
 )
@@ -35,9 +37,12 @@ type reader struct {
 	live  chan *nats.Msg
 	acked chan cluster.Pos // of own appends
 
-	missing patience // for a frame that the leader must have
-	short   patience // for a log that ends too early
+	missing since // the leader lacks a frame that it must have
+	short   since // the log ends too early
 	polls   int
+
+	width int           // frames that the leader is asked for at the same time
+	limit time.Duration // for its answers
 }
 
 // errDone ends a tail whose caller wants nothing more.
@@ -46,7 +51,7 @@ var errDone = errors.New("done")
 // Tail implements cluster.Log.
 func (l *Log) Tail(ctx context.Context, part int, after cluster.Pos) iter.Seq2[cluster.Entry, error] {
 	return func(yield func(cluster.Entry, error) bool) {
-		r := &reader{log: l, part: part, next: after + 1, yield: yield, live: make(chan *nats.Msg), acked: make(chan cluster.Pos, 1)}
+		r := &reader{log: l, part: part, next: after + 1, yield: yield, live: make(chan *nats.Msg), acked: make(chan cluster.Pos, 1), width: 1, limit: attempt}
 		if err := r.run(ctx); err != nil && !errors.Is(err, errDone) {
 			yield(cluster.Entry{}, err)
 		}
@@ -126,7 +131,7 @@ func (r *reader) message(ctx context.Context, m *nats.Msg) error {
 		if err := r.fill(ctx, pos-1); err != nil {
 			return err
 		}
-		if r.next < pos && !sleep(ctx, backoff) {
+		if r.next < pos && sleep.For(ctx, backoff) != nil {
 			return ctx.Err()
 		}
 	}
@@ -141,7 +146,7 @@ func (r *reader) emit(frame []byte) error {
 		return errDone
 	}
 	r.next++
-	r.missing, r.short = patience{}, patience{}
+	r.missing, r.short = since{}, since{}
 	return nil
 }
 
@@ -154,22 +159,23 @@ func (r *reader) ask(ctx context.Context) error {
 	if r.polls++; r.next > before || r.polls%10 != 1 {
 		return nil
 	}
-	return r.doubt(ctx)
+	return r.checkGap(ctx)
 }
 
-// patience measures for how long something is so without a break.
-type patience struct{ since time.Time }
+// since measures how long a condition has held. The zero value means that it does not hold.
+type since struct{ begun time.Time }
 
-func (p *patience) over(limit time.Duration) bool {
-	if p.since.IsZero() {
-		p.since = time.Now()
+// longer notes that the condition holds now, and reports whether it has held for longer than limit.
+func (s *since) longer(limit time.Duration) bool {
+	if s.begun.IsZero() {
+		s.begun = time.Now()
 	}
-	return time.Since(p.since) > limit
+	return time.Since(s.begun) > limit
 }
 
-// doubt decides what it means that the leader does not have the next frame. A new leader may not have applied everything yet,
-// and one that was replaced may still answer, so bad news must last.
-func (r *reader) doubt(ctx context.Context) error {
+// checkGap finds out why the leader does not have the next frame. A new leader may not have applied everything yet, and one that
+// was replaced may still answer, so a missing frame is reported only after leaders have said so for Log.persist.
+func (r *reader) checkGap(ctx context.Context) error {
 	once, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
 	first, last, err := r.log.Ends(once, r.part)
@@ -180,22 +186,22 @@ func (r *reader) doubt(ctx context.Context) error {
 		return fmt.Errorf("%w: position %d is needed, the first one is %d", cluster.ErrTrimmed, r.next, first)
 	case r.next > last+1:
 		r.polls = 0 // look again soon
-		if r.missing = (patience{}); r.short.over(r.log.persist) {
+		if r.missing = (since{}); r.short.longer(r.log.persist) {
 			return fmt.Errorf("%w: it ends at %d, and %d was read", cluster.ErrShort, last, r.next-1)
 		}
 		return nil
 	case r.next == last+1:
-		r.missing, r.short = patience{}, patience{}
+		r.missing, r.short = since{}, since{}
 		return nil
 	}
-	r.short = patience{}
+	r.short = since{}
 	frame, err := r.log.get(once, r.part, r.next)
 	switch {
 	case err == nil:
 		return r.emit(frame)
 	case !errors.Is(err, errNotFound):
 		return ctx.Err()
-	case r.missing.over(r.log.persist):
+	case r.missing.longer(r.log.persist):
 		return fmt.Errorf("%w: position %d of %d", ErrMissing, r.next, last)
 	}
 	r.polls = 0
@@ -206,13 +212,14 @@ func (r *reader) doubt(ctx context.Context) error {
 // error when there is no more or the leader does not answer.
 func (r *reader) fill(ctx context.Context, upTo cluster.Pos) error {
 	for upTo == 0 || r.next <= upTo {
-		n := window
+		n := r.width
 		if upTo == 0 && r.polls > 0 {
 			n = 1 // usually there is nothing
 		} else if upTo > 0 {
-			n = int(min(window, upTo-r.next+1))
+			n = min(n, int(upTo-r.next+1))
 		}
 		found, err := r.fetch(ctx, n)
+		r.adapt(ctx, found, err)
 		for _, frame := range found {
 			if err := r.emit(frame); err != nil {
 				return err
@@ -232,14 +239,38 @@ func (r *reader) fill(ctx context.Context, upTo cluster.Pos) error {
 		case upTo == 0:
 			return nil // the end
 		}
-		return r.doubt(ctx)
+		return r.checkGap(ctx)
 	}
 	return nil
 }
 
+// adapt chooses how much the next fetch asks for. Answers that are too large together end the connection, and a large one takes
+// longer than the time in which a leader usually answers.
+func (r *reader) adapt(ctx context.Context, found [][]byte, err error) {
+	if err != nil {
+		once, cancel := context.WithTimeout(ctx, attempt)
+		defer cancel()
+		if _, _, err := r.log.Ends(once, r.part); err == nil {
+			r.limit = min(2*r.limit, 16*attempt) // there is a leader
+		}
+		r.width = 1
+		return
+	}
+	r.limit = attempt
+	size := 0
+	for _, frame := range found {
+		size += len(frame)
+	}
+	if size > enough/2 {
+		r.width = max(1, r.width/2)
+	} else if len(found) == r.width {
+		r.width = min(2*r.width, window)
+	}
+}
+
 // fetch asks the leader for the next n frames and returns those up to the first that it does not have.
 func (r *reader) fetch(ctx context.Context, n int) ([][]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, attempt)
+	ctx, cancel := context.WithTimeout(ctx, r.limit)
 	defer cancel()
 	frames, errs := make([][]byte, n), make([]error, n)
 	var tasks sync.WaitGroup

@@ -32,24 +32,31 @@ func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []erro
 		return nil, err
 	}
 	a.files.applied(files)
-	own := c.Claim.Node == a.opt.Name && c.Claim.Process == a.process
+	own := c.Claim.Node == a.opt.Name && c.Claim.Process == a.processID()
 	for i, change := range f.Changes {
 		if refused[i] == nil {
-			a.applied(change, own)
+			a.applied(change, c.Pos, own)
 		}
 	}
 	return refused, nil
 }
 
 // applied shows a change. own says that this process has decided it; its session rules know it already.
-func (a applier) applied(change journal.Change, own bool) {
+func (a applier) applied(change journal.Change, pos cluster.Pos, own bool) {
 	switch c := change.(type) {
 	case *journal.CommitChange:
 		if !own {
 			a.sessions.Applied(c.Commit)
 		}
-		a.opt.Hub.Publish(c.Session, c.Entries(nil))
+		entries := c.Entries(nil)
+		a.opt.Hub.Publish(c.Session, entries)
+		if !own {
+			a.sessions.Shown(c.Session, entries)
+		}
 	case *journal.EraseChange:
+		a.part.mu.Lock()
+		a.part.erased = pos
+		a.part.mu.Unlock()
 		if !own {
 			a.sessions.AppliedErasure(c.Erasure)
 		}

@@ -4,22 +4,36 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // A request to another node: its kind, the partition, and what the kind needs.
 const (
-	msgCall   = 'c' // a call of the session rules
-	msgSubmit = 's' // a change of the journal: its kind and its encoding
-	msgBlocks = 'b' // asks for the unfinished blocks of a session
-	msgAt     = 'a' // asks for the owner's position
-	msgChunk  = 'f' // asks for a part of the bytes of a file; any node answers
-	msgKeep   = 'k' // asks a node to store the bytes of files; any node answers
+	msgCall    = 'c' // a call of the session rules
+	msgSubmit  = 's' // a change of the journal: its kind and its encoding
+	msgBlocks  = 'b' // asks for the unfinished blocks of a session
+	msgAt      = 'a' // asks for the owner's position
+	msgChunk   = 'f' // asks for a part of the bytes of a file; any node answers
+	msgKeep    = 'k' // asks a node to store the bytes of files; any node answers
+	msgErased  = 'e' // asks a node to remove an erased session; any node answers
+	msgSynced  = 'y' // asks a node to have everything up to a position on disk; any node answers
+	msgCompact = 'z' // asks a node to remove trimmed frames from its files; any node answers
+	msgHeads   = 'v' // asks for the ends of sessions, see compare.go; any node answers
+	msgForget  = 'g' // a node was removed from the cluster; any node answers
+	msgDrain   = 'd' // asks a node to hand its partitions over; any node answers
+	msgCopy    = 'o' // asks for the store of a node, see copy.go; any node answers
+	msgRepair  = 'r' // a step of a repair, see repair.go; any node answers
+	msgPeer    = 'p' // a message to the Peer of a node; any node answers
+
+	msgPreviews = 't' // text that is being written, which is broadcast; see preview.go
 )
 
 // A reply: what became of the request, the position that the owner has applied, and the answer.
@@ -57,6 +71,9 @@ var (
 // send sends a message to the owner of a partition, the first time at once. wait tries again while there is no owner. It
 // returns the answer when this node has applied what the owner had applied.
 func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait func() ([]byte, error)) {
+	if (m.kind == msgCall || m.kind == msgSubmit) && !p.status().Owns {
+		n.metrics.forwarded.Inc()
+	}
 	get := n.attempt(ctx, p, m)
 	return func() ([]byte, error) {
 		end := time.Now().Add(n.opt.Wait)
@@ -67,15 +84,19 @@ func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait 
 				return answer, n.reach(ctx, p, pos)
 			case errors.Is(err, errMoved), errors.Is(err, ErrNoNode): // certainly not handled
 			case refused(err):
+				_ = n.reach(ctx, p, pos) // so that the caller finds the reason here; the refusal is valid without it
 				return nil, err
 			case !repeat:
 				return nil, errUnknown.Because(err)
 			}
+			if err := p.refusal(); err != nil {
+				return nil, err
+			}
 			if time.Now().After(end) {
 				return nil, errNoOwner.Because(err)
 			}
-			if err := pause(ctx, retryPause); err != nil {
-				return nil, err
+			if sleep.For(ctx, retryPause) != nil {
+				return nil, errNoOwner.Because(context.Cause(ctx))
 			}
 			get = n.attempt(ctx, p, m)
 		}
@@ -93,12 +114,12 @@ func (n *Node) reach(ctx context.Context, p *part, pos cluster.Pos) error {
 	ctx, cancel := context.WithTimeout(ctx, n.opt.Wait)
 	defer cancel()
 	if err := p.get().Reached(ctx, pos); err != nil {
-		return chat.Errorf(chat.Unavailable, "it is stored, but this node is behind and cannot show it yet; read it again in a moment").Because(err)
+		return chat.Errorf(chat.Unavailable, "it is stored, but this node is behind and cannot show it yet; read it again in a moment").WithReason(chat.OutcomeUnknown).Because(err)
 	}
 	return nil
 }
 
-// catchUpTime is how long a request for an unknown session or file waits for what the owner of the session has.
+// catchUpTime is how long a request for an unknown session, event or file waits for what other nodes have.
 const catchUpTime = 2 * time.Second
 
 // CatchUp implements session.Remote.
@@ -107,30 +128,32 @@ func (n *Node) CatchUp(ctx context.Context, id chat.SessionID) bool {
 	if p.status().Owns {
 		return false
 	}
-	done := make(chan struct{})
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
-		_, _ = n.send(ctx, p, message{kind: msgAt}, true)() // without an answer this node's copy decides
+		_, err := n.send(ctx, p, message{kind: msgAt}, true)()
+		done <- err
 	}()
 	t := time.NewTimer(catchUpTime)
 	defer t.Stop()
 	select {
-	case <-done:
+	case err := <-done:
+		return err == nil
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return true
+	return false
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// ReadLog implements session.Remote.
+func (n *Node) ReadLog(ctx context.Context, id chat.SessionID) bool {
+	p, log := n.partOf(id), n.partitions()
+	if log == nil {
+		return false
 	}
+	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
+	defer cancel()
+	_, last, err := log.Ends(ctx, p.number)
+	return err == nil && p.get().Reached(ctx, last) == nil
 }
 
 // attempt sends a message to the node that owns the partition now. If that is this node, it handles the message itself.
@@ -138,10 +161,8 @@ func (n *Node) attempt(ctx context.Context, p *part, m message) (get func() (ans
 	failed := func(err error) func() ([]byte, cluster.Pos, error) {
 		return func() ([]byte, cluster.Pos, error) { return nil, 0, err }
 	}
-	n.mu.Lock()
-	links := n.links
-	n.mu.Unlock()
-	if links == nil {
+	transport := n.others()
+	if transport == nil {
 		return failed(ErrNoNode)
 	}
 	st := p.status()
@@ -155,7 +176,7 @@ func (n *Node) attempt(ctx context.Context, p *part, m message) (get func() (ans
 		return failed(ErrNoNode)
 	}
 	ctx, cancel := context.WithTimeout(p.epoch(), n.opt.Wait)
-	wait := links.transport.Request(ctx, owner, p.number, m.encode(p))
+	wait := transport.Request(ctx, owner, p.number, m.encode(p))
 	return func() ([]byte, cluster.Pos, error) {
 		defer cancel()
 		b, err := wait()
@@ -164,6 +185,29 @@ func (n *Node) attempt(ctx context.Context, p *part, m message) (get func() (ans
 		}
 		return decodeReply(b)
 	}
+}
+
+// ask sends a request to a node, whether it owns the partition or not, and waits for the answer as long as the node is heard.
+func (n *Node) ask(ctx context.Context, node string, p *part, m message) ([]byte, error) {
+	transport := n.others()
+	if transport == nil {
+		return nil, errNotConnected
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		for sleep.For(ctx, time.Second) == nil {
+			if !slices.Contains(n.present(), node) {
+				cancel()
+			}
+		}
+	}()
+	reply, err := transport.Request(ctx, node, p.number, m.encode(p))()
+	if err != nil {
+		return nil, err
+	}
+	answer, _, err := decodeReply(reply)
+	return answer, err
 }
 
 func decodeReply(b []byte) (answer []byte, pos cluster.Pos, err error) {
@@ -199,6 +243,41 @@ func (n *Node) serve(ctx context.Context, tasks *sync.WaitGroup) func(data []byt
 	}
 }
 
+// anyNode returns the function that handles requests of a kind which any node answers, nil for other kinds.
+func (n *Node) anyNode(p *part, kind byte) func(ctx context.Context, m message) ([]byte, error) {
+	at := func(f func(ctx context.Context, p *part, pos cluster.Pos, rest []byte) error) func(context.Context, message) ([]byte, error) {
+		return func(ctx context.Context, m message) ([]byte, error) {
+			if len(m.body) < 8 {
+				return nil, chat.Errorf(chat.Invalid, "not a position")
+			}
+			return nil, f(ctx, p, cluster.Pos(binary.BigEndian.Uint64(m.body)), m.body[8:])
+		}
+	}
+	switch kind {
+	case msgChunk, msgKeep:
+		if n.files != nil && n.files.disk != nil {
+			return n.files.disk.serve
+		}
+	case msgHeads:
+		return func(ctx context.Context, m message) ([]byte, error) { return n.heads(ctx, m.body) }
+	case msgCopy:
+		return func(ctx context.Context, m message) ([]byte, error) { return n.serveCopy(ctx, m.body) }
+	case msgForget:
+		return func(_ context.Context, m message) ([]byte, error) { n.forget(string(m.body)); return nil, nil }
+	case msgDrain:
+		return func(ctx context.Context, _ message) ([]byte, error) { return nil, n.Drain(ctx, "") }
+	case msgRepair:
+		return func(ctx context.Context, m message) ([]byte, error) { return n.serveRepair(ctx, p, m.body) }
+	case msgErased:
+		return at(n.erased)
+	case msgSynced:
+		return at(func(ctx context.Context, p *part, pos cluster.Pos, _ []byte) error { return n.synced(ctx, p, pos) })
+	case msgCompact:
+		return at(func(ctx context.Context, p *part, pos cluster.Pos, _ []byte) error { return n.compact(ctx, p, pos) })
+	}
+	return nil
+}
+
 // handle handles a request of another node. It returns when the request has its place in the order of its session.
 func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte)) {
 	answer := func(body []byte, err error) {
@@ -215,12 +294,20 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 		b = binary.BigEndian.AppendUint64(b, uint64(p.status().Copy.Pos))
 		reply(append(b, body...))
 	}
-	if (m.kind == msgChunk || m.kind == msgKeep) && n.files != nil {
-		go func() { answer(n.files.serve(ctx, m)) }()
+	if f := n.anyNode(p, m.kind); f != nil {
+		go func() { answer(f(ctx, m)) }()
+		return
+	}
+	if m.kind == msgPeer && n.peer != nil {
+		n.peer.Asked(m.body, answer)
+		return
+	}
+	if err := p.refusal(); err != nil {
+		answer(nil, err)
 		return
 	}
 	if !p.status().Owns {
-		answer(nil, errOwnerChanged)
+		answer(nil, session.ErrOwnerChanged)
 		return
 	}
 	switch m.kind {
@@ -234,7 +321,7 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 		}
 		p.get().Submit(cluster.Record{Kind: m.body[0], Data: m.body[1:]}, func(_ cluster.Pos, err error) {
 			if errors.Is(err, cluster.ErrLost) || errors.Is(err, cluster.ErrNotOwner) {
-				err = errOwnerChanged
+				err = session.ErrOwnerChanged
 			} else if errors.Is(err, cluster.ErrStopped) {
 				err = errUnknown
 			}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/artifact"
-	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/clustertest"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
@@ -23,137 +23,10 @@ const partitions = 3
 // limit is how long tests wait for something that happens at once on an idle machine.
 const limit = 3 * time.Minute
 
-// network connects the nodes of a test in memory.
-type network struct {
-	mu    sync.Mutex
-	nodes map[string]*port
-}
-
-// port is a node's end of the network.
-type port struct {
-	net   *network
-	name  string
-	log   *clustertest.View
-	loses func() bool // whether the next broadcast is lost; nil means never
-
-	mu       sync.Mutex
-	off      bool
-	requests []chan func() // by partition
-	all      chan func()
-	request  func([]byte, func([]byte))
-	heard    func([]byte)
-	beat     func(cluster.Heartbeat)
-}
-
-func (p *port) cut(off bool) {
-	p.mu.Lock()
-	p.off = off
-	p.mu.Unlock()
-	p.log.Cut(off)
-}
-
-func (p *port) isOff() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.off
-}
-
-func (p *port) Request(ctx context.Context, node string, partition int, data []byte) func() ([]byte, error) {
-	p.net.mu.Lock()
-	to := p.net.nodes[node]
-	p.net.mu.Unlock()
-	fail := func(err error) func() ([]byte, error) { return func() ([]byte, error) { return nil, err } }
-	if to == nil {
-		return fail(ErrNoNode)
-	}
-	got := make(chan []byte, 1)
-	if !p.isOff() && !to.isOff() {
-		to.requests[partition] <- func() {
-			to.request(data, func(b []byte) {
-				if !p.isOff() && !to.isOff() {
-					got <- b
-				}
-			})
-		}
-	}
-	return func() ([]byte, error) {
-		select {
-		case b := <-got:
-			return b, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (p *port) others(f func(*port)) {
-	if p.isOff() {
-		return
-	}
-	p.net.mu.Lock()
-	defer p.net.mu.Unlock()
-	for name, to := range p.net.nodes {
-		if name != p.name && !to.isOff() {
-			f(to)
-		}
-	}
-}
-
-func (p *port) Broadcast(data []byte) {
-	if p.loses != nil && p.loses() {
-		return
-	}
-	p.others(func(to *port) { to.all <- func() { to.heard(data) } })
-}
-
-func (p *port) SendHeartbeat(h cluster.Heartbeat) {
-	p.others(func(to *port) {
-		to.mu.Lock()
-		beat := to.beat
-		to.mu.Unlock()
-		if beat != nil {
-			beat(h)
-		}
-	})
-}
-
-func (p *port) Heartbeats(f func(cluster.Heartbeat)) (func(), error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.beat = f
-	return func() {}, nil
-}
-
-func (p *port) Listen(n int, request func([]byte, func([]byte)), heard func([]byte)) (func(), error) {
-	p.request, p.heard = request, heard
-	p.all = make(chan func(), 10_000)
-	queues := []chan func(){p.all}
-	for range n {
-		c := make(chan func(), 10_000)
-		p.requests = append(p.requests, c)
-		queues = append(queues, c)
-	}
-	for _, c := range queues {
-		go func() {
-			for f := range c {
-				f()
-			}
-		}()
-	}
-	p.net.mu.Lock()
-	defer p.net.mu.Unlock()
-	p.net.nodes[p.name] = p
-	return func() {
-		p.net.mu.Lock()
-		defer p.net.mu.Unlock()
-		delete(p.net.nodes, p.name)
-	}, nil
-}
-
 // member is a node of a test.
 type member struct {
 	*Node
-	port     *port
+	port     *clustertest.Port
 	sessions *session.Sessions
 	hub      *hub.Hub
 	journal  *journal.Journal
@@ -161,24 +34,36 @@ type member struct {
 	done     chan struct{}
 	dir      string
 	local    *artifact.Local
+	agents   *agentpool.Registry
+	pool     *agentpool.Pool
+	runner   *agentpool.Runner
 
 	mu   sync.Mutex
 	took []chat.SessionID
 	lost int
+
+	failed func(error) // gets the error with which the node ends; nil means that it must not
 }
 
 // cell is the nodes of a test.
 type cell struct {
 	t       *testing.T
 	log     *clustertest.Log
-	net     *network
+	net     *clustertest.Network
 	members [3]*member
+	change  func(*Options) // of each node that is started; may be nil
 }
 
 // newCell starts three nodes and waits until each partition has an owner.
 func newCell(t *testing.T) *cell {
 	t.Helper()
-	c := &cell{t: t, log: clustertest.New(1, partitions, clustertest.Faults{Delay: time.Millisecond}), net: &network{nodes: map[string]*port{}}}
+	return newCellWith(t, nil)
+}
+
+// newCellWith is newCell with other options of the nodes.
+func newCellWith(t *testing.T, change func(*Options)) *cell {
+	t.Helper()
+	c := &cell{t: t, change: change, log: clustertest.New(1, partitions, clustertest.Faults{Delay: time.Millisecond}), net: clustertest.NewNetwork(ErrNoNode)}
 	for i := range c.members {
 		c.start(i, t.TempDir())
 	}
@@ -201,33 +86,55 @@ func (c *cell) start(i int, dir string) {
 		c.t.Fatal(err)
 	}
 	name := fmt.Sprint("n", i)
-	m.port = &port{net: c.net, name: name, log: c.log.View(name)}
-	m.Node = New(Options{
+	m.port = c.net.Port(name, c.log.View(name))
+	opt := Options{
 		Cluster: "c1", Name: name, Partitions: partitions, Journal: j, Hub: m.hub, Files: m.local,
 		Rank:      func(p int) int { return (i - p + 3) % 3 },
 		Heartbeat: 100 * time.Millisecond, Takeover: 1500 * time.Millisecond,
-		TookOver: func(ids []chat.SessionID, _ bool) {
+		TookOver: func(ids []chat.SessionID, handover bool) {
+			m.runner.TakeOver(ids, handover)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.took = append(m.took, ids...)
 		},
-		Lost: func(func(chat.SessionID) bool) {
+		Lost: func(of func(chat.SessionID) bool) {
+			m.runner.Release(of)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			m.lost++
 		},
+	}
+	if c.change != nil {
+		c.change(&opt)
+	}
+	m.Node = New(opt)
+	m.pool = agentpool.NewPool(agentpool.PoolOptions{})
+	m.pool.Connect(m.Node)
+	m.SetPeer(m.pool)
+	m.agents = agentpool.NewRegistry(m.pool)
+	m.runner = agentpool.NewRunner(m.agents, agentpool.Options{Grace: time.Millisecond, Wait: true})
+	m.sessions = session.New(m.Node.Journal(), m.Live(), session.Options{
+		Remote: m.Node, Artifacts: m.Files(), Observers: []session.Observer{{Committed: m.runner.Committed, Erased: m.runner.Erased}},
 	})
-	m.sessions = session.New(m.Node.Journal(), m.Live(), session.Options{Remote: m.Node, Artifacts: m.Files()})
 	m.Attach(m.sessions)
+	m.runner.Attach(m.sessions)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	var tasks sync.WaitGroup
 	tasks.Go(func() {
-		if err := m.Run(ctx, m.port.log, m.port); err != nil {
-			c.t.Errorf("%s: %v", name, err)
+		if err := m.Run(ctx, m.port.Log, m.port); err != nil {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.failed == nil {
+				c.t.Errorf("%s: %v", name, err)
+				return
+			}
+			m.failed(err)
 		}
 	})
 	tasks.Go(func() { _ = m.sessions.Run(ctx) })
+	tasks.Go(func() { _ = m.runner.Run(ctx) })
+	tasks.Go(func() { m.pool.Share(ctx) })
 	go func() {
 		tasks.Wait()
 		close(m.done)
@@ -242,7 +149,7 @@ func (c *cell) stop(i int) {
 	if m.cancel == nil {
 		return
 	}
-	m.port.cut(true)
+	m.port.Cut(true)
 	m.cancel()
 	<-m.done
 	m.cancel = nil
@@ -261,7 +168,7 @@ func (c *cell) settle() {
 			names := map[string]int{}
 			running, owners := 0, 0
 			for _, m := range c.members {
-				if m.cancel == nil || m.port.isOff() {
+				if m.cancel == nil || m.port.IsCut() {
 					continue
 				}
 				running++
@@ -304,6 +211,11 @@ func (c *cell) session(notOwner int) chat.SessionID {
 	for n := 0; ; n++ {
 		id := chat.SessionID(fmt.Sprintf("s-%d-%d", notOwner, n))
 		if c.members[notOwner].Owns(id) {
+			if n > 100 { // on a busy machine one node may have got all partitions
+				if err := c.members[notOwner].HandOver(c.t.Context()); err != nil {
+					c.t.Fatal(err)
+				}
+			}
 			continue
 		}
 		_, created, err := c.members[notOwner].sessions.Create(c.t.Context(), ada, chat.NewSession{ID: id, Agent: chat.NoAgent})

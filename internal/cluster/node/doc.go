@@ -13,4 +13,17 @@
 //
 // Text that is being written does not go through the log. The owner sends it to all nodes, where it is shown in the order of
 // the log; see preview.go.
+//
+// # Locks
+//
+// A lock is taken before those below it:
+//
+//	part.purging     held while the log of a partition is purged, and writes of it wait
+//	part.show        held while a frame is applied, or previews are stored, until readers have them
+//	Files.removing   by blob: held while it is checked whether bytes are removed
+//	part.mu          what is known of a partition; before the locks of cluster.Replica
+//
+// Files.mu, diskBlobs.mu, Node.mu, Node.clockMu, outgoing.mu and NATS.mu come last: they protect fields, and nothing that takes a
+// lock is called while one of them is held. The journal, the hub and the session rules are called with part.show and
+// Files.removing, not with part.mu.
 package node

@@ -11,52 +11,56 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/keylock"
 )
 
 // Files is the file store of a node. The log says which files a session has: their paths, sizes and hashes are stored with the
-// events that report them, and are the same on all nodes. The bytes are stored by session and hash on the disks of at least two
-// nodes before the log names them. A node that does not have them gets them from another node, checks their hash and keeps
-// them.
+// events that report them, and are the same on all nodes. The bytes are in a store of their own before the log refers to them:
+// on the disks of at least two nodes, see diskBlobs, or in a store that all nodes share.
 //
-// Bytes that no path of the session has are removed, except while they are pinned: by an upload that is not committed yet, or
-// by a request that copies them.
+// Bytes that no file of the session refers to are removed, except while they are pinned: by an upload that is not committed yet, or
+// by a request that copies them. Bytes of a shared store are referred to by exactly one commit, so it does not
+// matter which of the nodes removes them, and when. A node notes them on its disk before they are stored, and before they are removed,
+// so that it continues after a kill.
 type Files struct {
 	node  *Node
-	local *artifact.Local
+	blobs artifact.Blobs
+	disk  *diskBlobs      // the same as blobs, or nil if the nodes share a store
+	notes *artifact.Local // has notes of bytes in a shared store that may have to be removed
 	log   *slog.Logger
 
 	removing keylock.Locks // by blob: held while it is checked whether bytes are removed
 
-	mu      sync.Mutex
-	pins    map[blob]int
-	held    map[blob][]func() // the pins of bytes that this node keeps for others, until the log names them
-	flights map[blob]*flight
-	forks   map[chat.SessionID][]chat.FileInfo // the files of forks that this node is storing
-	unused  []blob                             // may have to be removed
-	wake    chan struct{}
-	reads   chan struct{} // bounds the chunks that are read for other nodes at the same time
+	mu     sync.Mutex
+	pins   map[blob]int
+	forks  map[chat.SessionID][]chat.FileInfo // the files of forks that this node is storing
+	unused []blob                             // may have to be removed
+	later  int                                // blobs that are added to unused later
+	wake   chan struct{}
 }
 
 // blob names bytes.
 type blob struct {
 	session chat.SessionID
-	hash    string
+	key     string // see artifact.Blobs
 }
 
 const (
-	// pinTime is how long bytes are kept for a commit of which this node does not know the outcome.
-	pinTime = 2 * time.Minute
 	// maxForkFiles is the number of files that are stored in one change.
 	maxForkFiles = 1000
+	// maxLater is the number of blobs that wait to be checked.
+	maxLater = 100_000
 )
 
-func newFiles(n *Node, local *artifact.Local) *Files {
-	return &Files{
-		node: n, local: local, log: n.log, pins: map[blob]int{}, held: map[blob][]func(){}, flights: map[blob]*flight{}, forks: map[chat.SessionID][]chat.FileInfo{},
-		wake: make(chan struct{}, 1), reads: make(chan struct{}, 32),
+func newFiles(n *Node, local *artifact.Local, shared artifact.Blobs) *Files {
+	f := &Files{node: n, blobs: shared, notes: local, log: n.log, pins: map[blob]int{}, forks: map[chat.SessionID][]chat.FileInfo{}, wake: make(chan struct{}, 1)}
+	if shared == nil {
+		f.disk = newDiskBlobs(n, local, f.pin)
+		f.blobs = f.disk
 	}
+	return f
 }
 
 // Files returns the file store, or nil if Options has none.
@@ -87,46 +91,20 @@ func (f *Files) Get(ctx context.Context, id chat.SessionID, path string) (io.Rea
 	if err != nil {
 		return nil, chat.FileInfo{}, err
 	}
-	b := blob{id, info.SHA256}
-	defer f.pin(b)()
-	file, _, err := f.local.Get(ctx, id, info.SHA256)
-	if err != nil && ctx.Err() == nil {
-		if chat.CodeOf(err) != chat.NotFound {
-			f.log.Warn("the bytes of an artifact are damaged on this node; getting them from another one", "session", id, "path", path, "err", err)
-			if err := f.local.RemoveBytes(ctx, id, info.SHA256); err != nil {
-				f.log.Warn("damaged bytes could not be removed", "session", id, "path", path, "err", err)
-			}
-		}
-		if err = f.fetch(ctx, b, info.Size, f.node.present()); err == nil {
-			file, _, err = f.local.Get(ctx, id, info.SHA256)
+	body, err := f.blobs.Get(ctx, id, info)
+	if chat.CodeOf(err) == chat.NotFound { // the path may have got other bytes meanwhile
+		f.node.CatchUp(ctx, id)
+		was := f.blobs.Key(info)
+		if info, err = f.Stat(ctx, id, path); err == nil && f.blobs.Key(info) == was {
+			err = chat.Errorf(chat.Internal, "the bytes of artifact %q are missing in the store of files", path)
+		} else if err == nil {
+			body, err = f.blobs.Get(ctx, id, info)
 		}
 	}
 	if err != nil {
 		return nil, chat.FileInfo{}, err
 	}
-	return &reading{ReadSeekCloser: file, files: f, of: b, path: path}, info, nil
-}
-
-// reading is an open file. When its bytes turn out to be damaged they are removed, so that the next reader gets them from
-// another node.
-type reading struct {
-	io.ReadSeekCloser
-	files *Files
-	of    blob
-	path  string
-}
-
-// Read implements io.Reader.
-func (r *reading) Read(p []byte) (int, error) {
-	n, err := r.ReadSeekCloser.Read(p)
-	if chat.CodeOf(err) == chat.Internal && !errors.Is(err, io.EOF) {
-		r.files.log.Warn("the bytes of an artifact are damaged on this node", "session", r.of.session, "path", r.path, "err", err)
-		if err := r.files.local.RemoveBytes(context.Background(), r.of.session, r.of.hash); err != nil {
-			r.files.log.Warn("damaged bytes could not be removed", "err", err)
-		}
-		err = chat.Errorf(chat.Internal, "artifact %q is damaged on this node; read it again to get it from another node", r.path).Because(err)
-	}
-	return n, err
+	return body, info, nil
 }
 
 // List returns the files of a session in the order of their paths.
@@ -160,27 +138,27 @@ func (f *Files) Usage(ctx context.Context, id chat.SessionID) (count int, bytes 
 	return len(infos), bytes, err
 }
 
-// Put stores body under a path. The bytes are on two nodes before w.Commit is called, which stores the path with its event.
-// Without it Put stores the path.
-func (f *Files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w chat.FileWrite) (chat.FileInfo, error) {
+// Put stores body under a path. The bytes are stored before w.Commit is called, which stores the path with its event. Without it
+// Put stores the path.
+func (f *Files) Put(ctx context.Context, id chat.SessionID, path, mediaType string, body io.Reader, w core.FileWrite) (chat.FileInfo, error) {
 	if w.IfAbsent {
 		if _, there, err := f.node.opt.Journal.File(ctx, id, path); err == nil && there {
 			return chat.FileInfo{}, chat.Errorf(chat.Conflict, "there is an artifact %q already", path)
 		}
 	}
-	if len(f.node.present()) == 0 { // refuse before the body is read
-		return chat.FileInfo{}, errAlone
-	}
-	unpin := func() {}
-	info, err := f.local.PutBytes(ctx, id, path, mediaType, body, w.Max, func(info chat.FileInfo) error {
-		unpin = f.pin(blob{id, info.SHA256})
+	p := &pinned{files: f, session: id}
+	info, err := f.blobs.Put(ctx, id, path, mediaType, body, w.Max, func(info chat.FileInfo) error {
+		if err := p.take(info); err != nil {
+			return err
+		}
+		// A session that is erased later has its bytes removed by the erasure.
+		if _, _, err := f.node.opt.Journal.File(ctx, id, path); chat.CodeOf(err) == chat.Gone {
+			return chat.Errorf(chat.Gone, "the session was erased while the artifact was being sent")
+		}
 		return nil
 	})
-	if err == nil {
-		err = f.copyToOther(ctx, id, "", []chat.FileInfo{info})
-	}
 	if err != nil {
-		unpin()
+		p.unpin()
 		return chat.FileInfo{}, err
 	}
 	if w.Commit != nil {
@@ -188,21 +166,59 @@ func (f *Files) Put(ctx context.Context, id chat.SessionID, path, mediaType stri
 	} else {
 		err = f.name(ctx, id, []chat.FileInfo{info}, w.IfAbsent)
 	}
-	f.release(unpin, err)
+	p.release(err)
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
 	return info, nil
 }
 
-// release ends a pin. When the error of a commit does not say whether it is stored, the pin ends later.
-func (f *Files) release(unpin func(), err error) {
+// pinned are bytes of a session that a request has stored and the log does not name yet.
+type pinned struct {
+	files   *Files
+	session chat.SessionID
+	ends    []func()
+}
+
+// take pins the bytes of a file that is about to be stored.
+func (p *pinned) take(info chat.FileInfo) error {
+	b := blob{p.session, p.files.blobs.Key(info)}
+	if p.files.disk == nil {
+		if err := p.files.notes.NoteBlob(b.session, b.key); err != nil {
+			return err
+		}
+	}
+	p.ends = append(p.ends, p.files.pin(b))
+	return nil
+}
+
+// unpin ends the pins.
+func (p *pinned) unpin() {
+	for _, end := range p.ends {
+		end()
+	}
+}
+
+// release ends the pins after a commit. When its error does not say whether it is stored, they end later.
+func (p *pinned) release(err error) {
 	switch chat.CodeOf(err) {
 	case "", chat.Invalid, chat.Denied, chat.NotFound, chat.Conflict, chat.Gone, chat.TooLarge, chat.SlowDown:
-		unpin()
+		p.unpin()
 	default:
-		time.AfterFunc(pinTime, unpin)
+		time.AfterFunc(p.files.node.opt.Pin, p.releaseLater)
 	}
+}
+
+// releaseLater ends the pins when this node has applied what the owner of the session has.
+func (p *pinned) releaseLater() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	n := p.files.node
+	if _, err := n.send(ctx, n.partOf(p.session), message{kind: msgAt}, true)(); err != nil {
+		time.AfterFunc(p.files.node.opt.Pin, p.releaseLater)
+		return
+	}
+	p.unpin()
 }
 
 // name stores paths without an event.
@@ -228,7 +244,7 @@ func (f *Files) Remove(ctx context.Context, id chat.SessionID, path string, _ ch
 	return commit(info)
 }
 
-// Copy copies a file to a path that is free. Within a session only the log changes.
+// Copy copies a file to a path that is free.
 func (f *Files) Copy(ctx context.Context, from chat.SessionID, source string, to chat.SessionID, target string) (chat.FileInfo, error) {
 	if err := errors.Join(to.Validate(), artifact.CheckPath(target)); err != nil {
 		return chat.FileInfo{}, chat.Public(err)
@@ -237,28 +253,31 @@ func (f *Files) Copy(ctx context.Context, from chat.SessionID, source string, to
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
-	defer f.pin(blob{to, info.SHA256})()
-	if from != to {
-		if err := f.copyBytes(ctx, from, to, []chat.FileInfo{info}); err != nil {
-			return chat.FileInfo{}, err
-		}
+	p := &pinned{files: f, session: to}
+	copied, err := f.blobs.Copy(ctx, from, to, []chat.FileInfo{info}, p.take)
+	if err != nil {
+		p.unpin()
+		return chat.FileInfo{}, err
 	}
+	info = copied[0]
 	info.Path = target
-	return info, f.name(ctx, to, []chat.FileInfo{info}, true)
+	err = f.name(ctx, to, []chat.FileInfo{info}, true)
+	p.release(err)
+	return info, err
 }
 
 // CopySession copies all files of a session to a new one. The import that commit makes stores their paths.
-func (f *Files) CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error {
+func (f *Files) CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) (err error) {
 	infos, _, err := f.List(ctx, from, "", "", 0)
 	if err != nil {
 		return err
 	}
-	for _, info := range infos {
-		defer f.pin(blob{to, info.SHA256})()
-	}
-	if err := f.copyBytes(ctx, from, to, infos); err != nil {
+	p := &pinned{files: f, session: to}
+	if infos, err = f.blobs.Copy(ctx, from, to, infos, p.take); err != nil {
+		p.unpin()
 		return err
 	}
+	defer func() { p.release(err) }()
 	first := infos[:min(len(infos), maxForkFiles)]
 	f.mu.Lock()
 	f.forks[to] = first
@@ -287,14 +306,21 @@ func (f *Files) Merge(ctx context.Context, id chat.SessionID, folders []string, 
 	return artifact.Merge(ctx, f, id, folders, into)
 }
 
-// DeleteSession removes the bytes of a session from this node. Each node does that when it has applied the erasure.
+// DeleteSession removes the bytes of a session. Each node does that when it has applied the erasure.
 func (f *Files) DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error) {
-	return f.local.DeleteSession(ctx, id)
+	count, bytes, err = f.blobs.DeleteSession(ctx, id)
+	if err == nil && f.disk == nil {
+		err = f.notes.ForgetBlobs(id)
+	}
+	return count, bytes, err
 }
 
 // FinishChanges ends removals of bytes that the last process did not finish.
-func (f *Files) FinishChanges(ctx context.Context, _ func(chat.FileChange) (bool, error)) error {
-	return f.local.FinishChanges(ctx, func(c chat.FileChange) (bool, error) {
+func (f *Files) FinishChanges(ctx context.Context, _ func(core.FileChange) (bool, error)) error {
+	if f.disk == nil {
+		return nil
+	}
+	return f.disk.local.FinishChanges(ctx, func(c core.FileChange) (bool, error) {
 		named, err := f.named(ctx, blob{c.Session, c.Path})
 		return !named, err
 	})

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func hashOf(data string) string {
@@ -40,7 +41,7 @@ func (c *cell) known() chat.SessionID {
 // put uploads a file at a node.
 func (c *cell) put(i int, id chat.SessionID, path, data string) {
 	c.t.Helper()
-	if _, err := c.members[i].sessions.PutFile(c.t.Context(), ada, id, chat.FilePut{Path: path, Body: strings.NewReader(data)}); err != nil {
+	if _, err := c.members[i].sessions.PutFile(c.t.Context(), ada, id, core.FilePut{Path: path, Body: strings.NewReader(data)}); err != nil {
 		c.t.Fatalf("node %d: %v", i, err)
 	}
 }
@@ -129,10 +130,10 @@ func TestUploadIsRefusedWithoutASecondNode(t *testing.T) {
 	c := newCell(t)
 	id := c.known()
 	c.put(0, id, "a", "first")
-	c.members[1].port.cut(true)
-	c.members[2].port.cut(true)
+	c.members[1].port.Cut(true)
+	c.members[2].port.Cut(true)
 	eventually(t, "true", func() string { return fmt.Sprint(len(c.members[0].present()) == 0) })
-	_, err := c.members[0].Files().Put(t.Context(), id, "a", "", strings.NewReader("second"), chat.FileWrite{Commit: func(chat.FileInfo) error {
+	_, err := c.members[0].Files().Put(t.Context(), id, "a", "", strings.NewReader("second"), core.FileWrite{Commit: func(chat.FileInfo) error {
 		t.Error("the event of a file was stored that is on one node only")
 		return nil
 	}})
@@ -153,7 +154,7 @@ func TestUploadGoesToTheNodeThatAnswers(t *testing.T) {
 	if c.owner(id) == dead {
 		dead = 2
 	}
-	c.members[dead].port.cut(true)
+	c.members[dead].port.Cut(true)
 	for n := range 4 {
 		data := fmt.Sprint("data ", n)
 		c.put(0, id, "a", data)
@@ -161,7 +162,7 @@ func TestUploadGoesToTheNodeThatAnswers(t *testing.T) {
 			t.Errorf("%d nodes have the bytes", n)
 		}
 	}
-	c.members[dead].port.cut(false)
+	c.members[dead].port.Cut(false)
 	eventually(t, "data 3", func() string { return c.get(dead, id, "a") })
 }
 
@@ -174,17 +175,17 @@ func TestBytesWithAnotherHashAreNotKept(t *testing.T) {
 	// Damage one of the two copies.
 	var third, bad *member
 	for _, m := range c.members {
-		if _, err := m.local.Stat(t.Context(), id, b.hash); err != nil {
+		if _, err := m.local.Stat(t.Context(), id, b.key); err != nil {
 			third = m
 			continue
 		}
 		bad = m
 	}
 	damage(t, bad, "the right bytes", "the wrong bytes")
-	if err := third.Files().fetch(t.Context(), b, 15, []string{bad.Name()}); err == nil {
+	if err := third.Files().disk.fetch(t.Context(), b, 15, []string{bad.Name()}); err == nil {
 		t.Error("wrong bytes were taken")
 	}
-	if _, err := third.local.Stat(t.Context(), id, b.hash); chat.CodeOf(err) != chat.NotFound {
+	if _, err := third.local.Stat(t.Context(), id, b.key); chat.CodeOf(err) != chat.NotFound {
 		t.Errorf("wrong bytes are stored: %v", err)
 	}
 	for i := range c.members {
@@ -292,7 +293,7 @@ func TestReplacementsAtAllNodesHaveTheOrderOfTheLog(t *testing.T) {
 		all.Go(func() {
 			for n := range 10 {
 				data := fmt.Sprintf("%d from %d %s", n, i, strings.Repeat("x", n*i*10))
-				if _, err := c.members[i].sessions.PutFile(t.Context(), ada, id, chat.FilePut{Path: "a", Body: strings.NewReader(data)}); err != nil {
+				if _, err := c.members[i].sessions.PutFile(t.Context(), ada, id, core.FilePut{Path: "a", Body: strings.NewReader(data)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -356,7 +357,7 @@ func TestOneOfManyFirstUploadsWins(t *testing.T) {
 	for n := range 12 {
 		all.Go(func() {
 			data := fmt.Sprint("data ", n)
-			_, err := c.members[n%3].sessions.PutFile(t.Context(), ada, id, chat.FilePut{Path: "a", Body: strings.NewReader(data), IfAbsent: true})
+			_, err := c.members[n%3].sessions.PutFile(t.Context(), ada, id, core.FilePut{Path: "a", Body: strings.NewReader(data), IfAbsent: true})
 			if err == nil {
 				mu.Lock()
 				won = append(won, data)
@@ -449,10 +450,10 @@ func TestRefusedEventLeavesTheFileAsItWas(t *testing.T) {
 	id := c.known()
 	c.put(0, id, "a", "first")
 	refuse := func(chat.FileInfo) error { return chat.Errorf(chat.Denied, "no") }
-	if _, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("second"), chat.FileWrite{Commit: refuse}); chat.CodeOf(err) != chat.Denied {
+	if _, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("second"), core.FileWrite{Commit: refuse}); chat.CodeOf(err) != chat.Denied {
 		t.Error(err)
 	}
-	_, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("third"), chat.FileWrite{Commit: func(info chat.FileInfo) error {
+	_, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("third"), core.FileWrite{Commit: func(info chat.FileInfo) error {
 		return c.members[1].Files().Named(t.Context(), id, info, func() error { return chat.Errorf(chat.Denied, "no") })
 	}})
 	if chat.CodeOf(err) != chat.Denied {

@@ -7,7 +7,9 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // Journal is the journal of a node. Changes return when this node has applied them; a majority of the nodes has them on disk
@@ -19,15 +21,21 @@ type Journal struct {
 
 // Commit stores a commit that this node has decided. An error with the reason OwnerChanged means that it is not stored, and
 // that another node decides about the session now.
-func (j *Journal) Commit(_ context.Context, c *chat.Commit) error {
+func (j *Journal) Commit(_ context.Context, c *core.Commit) error {
+	return j.decided(c.Session, &journal.CommitChange{Commit: c})
+}
+
+// decided stores a change that the rules of this node have decided. It is not sent to another owner, whose rules would not know
+// of it.
+func (j *Journal) decided(id chat.SessionID, c journal.Change) error {
 	if err := j.Writable(); err != nil {
 		return err
 	}
-	kind, data, err := journal.EncodeChange(nil, &journal.CommitChange{Commit: c})
+	kind, data, err := journal.EncodeChange(nil, c)
 	if err != nil {
 		return err
 	}
-	return j.node.commit(j.node.partOf(c.Session), cluster.Record{Kind: kind, Data: data})
+	return j.node.commit(j.node.partOf(id), cluster.Record{Kind: kind, Data: data})
 }
 
 // commit appends a record to the log of a partition that this node owns.
@@ -39,7 +47,7 @@ func (n *Node) commit(p *part, r cluster.Record) error {
 	_, err := replica.Commit(r)
 	switch {
 	case errors.Is(err, cluster.ErrLost), errors.Is(err, cluster.ErrNotOwner):
-		return errOwnerChanged
+		return session.ErrOwnerChanged
 	case errors.Is(err, cluster.ErrStopped):
 		return errUnknown
 	case errors.Is(err, cluster.ErrTooLarge):
@@ -49,9 +57,8 @@ func (n *Node) commit(p *part, r cluster.Record) error {
 }
 
 var (
-	errOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
 	errNotConnected = chat.Errorf(chat.Unavailable, "this node is not connected to the other nodes yet; try again in a moment")
-	errUnknown      = chat.Errorf(chat.Unavailable, "the node that was asked ended meanwhile, and it is not known whether it has stored this; repeat the request with the same client_id")
+	errUnknown      = chat.Errorf(chat.Unavailable, "the node that was asked ended meanwhile, and it is not known whether it has stored this; repeat the request with the same client_id").WithReason(chat.OutcomeUnknown)
 )
 
 // SetAlias makes a foreign id refer to a session unless it refers to one already. It returns the session that the id refers to
@@ -86,11 +93,11 @@ func (j *Journal) setAlias(ctx context.Context, alias journal.AliasID, id chat.S
 	return j.node.submit(ctx, p, &journal.AliasChange{Alias: alias, Session: id, Replace: replace}, replace)
 }
 
-// BeginErase makes a session unreadable on all nodes and stores the intention to erase it.
-func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (chat.Erasure, error) {
+// BeginErase makes a session unreadable on all nodes and stores the intention to erase it. Errors are those of Commit.
+func (j *Journal) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (core.Erasure, error) {
 	e, err := j.PlanErase(ctx, id, files, bytes)
 	if err == nil {
-		err = j.node.submit(ctx, j.node.partOf(id), &journal.EraseChange{Erasure: e}, false)
+		err = j.decided(id, &journal.EraseChange{Erasure: e})
 	}
 	return e, err
 }

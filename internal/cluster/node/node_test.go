@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/cluster/clustertest"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestEveryNodeTakesEveryWriteAndReadsItAtOnce(t *testing.T) {
@@ -92,7 +93,7 @@ func (c *cell) follow(ctx context.Context, i int, id chat.SessionID) (seen func(
 	var events []string
 	open := ""
 	go func() {
-		for b, err := range c.members[i].sessions.Watch(ctx, ada, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
+		for b, err := range c.members[i].sessions.Watch(ctx, ada, id, core.Start{Cursor: &chat.Cursor{}}, nil) {
 			if err != nil {
 				if ctx.Err() == nil {
 					c.t.Errorf("a reader of node %d ended: %v", i, err)
@@ -138,7 +139,7 @@ func TestReadersOfAllNodesSeeTextWhileItIsWritten(t *testing.T) {
 			c := newCell(t)
 			id := c.session(0)
 			for _, m := range c.members {
-				m.port.loses = loses()
+				m.port.Loses = loses()
 			}
 			agent := ada
 			var seen []func() string
@@ -231,7 +232,7 @@ func TestAnOwnerThatWasCutOffStoresNothingAndFollows(t *testing.T) {
 	c := newCell(t)
 	id := c.session(0)
 	old := c.owner(id)
-	c.members[old].port.cut(true)
+	c.members[old].port.Cut(true)
 	refused := make(chan error, 1)
 	go func() {
 		_, err := c.members[old].sessions.Append(context.Background(), ada, id, []chat.Draft{text("late").As("late")})
@@ -240,7 +241,7 @@ func TestAnOwnerThatWasCutOffStoresNothingAndFollows(t *testing.T) {
 	if _, err := c.members[0].sessions.Append(t.Context(), ada, id, []chat.Draft{text("first").As("first")}); err != nil {
 		t.Fatal(err)
 	}
-	c.members[old].port.cut(false)
+	c.members[old].port.Cut(false)
 	// It was sent to the new owner, behind what that one has decided.
 	if err := <-refused; err != nil {
 		t.Fatal(err)
@@ -252,6 +253,31 @@ func TestAnOwnerThatWasCutOffStoresNothingAndFollows(t *testing.T) {
 	defer c.members[old].mu.Unlock()
 	if c.members[old].lost == 0 {
 		t.Error("the server was not told that it is not the owner any more")
+	}
+}
+
+// A reader that has seen an event elsewhere is not told that the session was replaced.
+func TestAnOwnerThatWasCutOffDoesNotDenyEventsOfTheNextOwner(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	id := c.session(0)
+	old := c.owner(id)
+	c.members[old].port.Cut(true)
+	events, err := c.members[(old+1)%3].sessions.Append(t.Context(), ada, id, []chat.Draft{text("first").As("first")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seq := events[0].Seq
+	if sess, err := c.members[old].sessions.GetAt(t.Context(), ada, id, seq); chat.CodeOf(err) != chat.Unavailable {
+		t.Fatalf("the node that is cut off has %d events and says %v", sess.Last, err)
+	}
+	c.members[old].port.Cut(false)
+	eventually(t, fmt.Sprint(seq, " <nil>"), func() string {
+		sess, err := c.members[old].sessions.GetAt(t.Context(), ada, id, seq)
+		return fmt.Sprint(sess.Last, " ", err)
+	})
+	if sess, err := c.members[old].sessions.GetAt(t.Context(), ada, id, seq+1); err != nil || sess.Last != seq {
+		t.Errorf("an event that does not exist: %d, %v", sess.Last, err)
 	}
 }
 
@@ -360,5 +386,44 @@ func TestANewOwnerGetsTheSessionsThatHaveWork(t *testing.T) {
 	})
 	if c.owner(id) == old {
 		t.Error("the old owner still owns the session")
+	}
+}
+
+// A reader that has an event from one node continues at another one that does not have it yet.
+func TestCursorOfAnotherNodeIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	id := c.session(0)
+	owner := c.owner(id)
+	behind := 0
+	if owner == 0 {
+		behind = 1
+	}
+	events, err := c.members[owner].sessions.Append(t.Context(), ada, id, []chat.Draft{text("one")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one", func() string { return c.texts(behind, id) })
+	c.members[behind].port.Log.Cut(true) // it still reaches the other nodes
+	for n := range 3 {
+		if events, err = c.members[owner].sessions.Append(t.Context(), ada, id, []chat.Draft{text(fmt.Sprint(n))}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := events[0].Seq
+	if _, err := c.members[behind].sessions.GetAt(t.Context(), ada, id, last); chat.CodeOf(err) != chat.Unavailable {
+		t.Errorf("a node that cannot catch up: %v", err)
+	}
+	c.members[behind].port.Log.Cut(false)
+	eventually(t, fmt.Sprint(last), func() string {
+		sess, err := c.members[behind].sessions.GetAt(t.Context(), ada, id, last)
+		if err != nil && chat.CodeOf(err) != chat.Unavailable {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(sess.Last)
+	})
+	// An event that no node has is not waited for.
+	if sess, err := c.members[behind].sessions.GetAt(t.Context(), ada, id, last+100); err != nil || sess.Last != last {
+		t.Errorf("%d %v", sess.Last, err)
 	}
 }

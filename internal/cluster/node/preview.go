@@ -2,11 +2,15 @@ package node
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/fields"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // The owner sends text that is being written to all nodes, beside the log. The message has the position of the log that the
@@ -16,21 +20,60 @@ import (
 
 // sentPreviews are pieces of unfinished blocks, in sessions of one partition.
 type sentPreviews struct {
-	Partition int           `json:"partition"`
-	Epoch     uint64        `json:"epoch"`
-	Pos       cluster.Pos   `json:"pos"`
-	Sessions  []sentSession `json:"sessions"`
+	partition int
+	epoch     uint64
+	pos       cluster.Pos
+	sessions  []core.SessionPieces
 }
 
-// sentSession are the pieces of one session.
-type sentSession struct {
-	ID     chat.SessionID `json:"session"`
-	Pieces []chat.Preview `json:"pieces"`
-	At     []chat.At      `json:"at"` // of each piece
+// append appends the encoded message to b.
+func (m *sentPreviews) append(b []byte) []byte {
+	b = append(b, msgPreviews)
+	b = fields.AppendNumber(b, uint64(m.partition))
+	b = fields.AppendNumber(b, m.epoch)
+	b = fields.AppendNumber(b, uint64(m.pos))
+	b = fields.AppendNumber(b, uint64(len(m.sessions)))
+	for _, s := range m.sessions {
+		b = fields.AppendBytes(b, s.Session)
+		b = fields.AppendNumber(b, uint64(len(s.Pieces)))
+		for i := range s.Pieces {
+			p := &s.Pieces[i]
+			b = fields.AppendBytes(b, p.Block)
+			b = fields.AppendNumber(b, uint64(p.Offset))
+			b = fields.AppendBytes(b, p.Text)
+			b = fields.AppendBytes(b, p.Kind)
+			b = fields.AppendBytes(b, p.Workstream)
+			b = fields.AppendBytes(b, p.Turn)
+			b = fields.AppendNumber(b, uint64(p.At))
+		}
+	}
+	return b
+}
+
+// readPreviews decodes a message without its first byte.
+func readPreviews(b []byte) (m *sentPreviews, ok bool) {
+	r := fields.NewReader(b)
+	text := func() string { return string(r.Bytes(len(b))) }
+	number := func() int { return int(r.Number(math.MaxInt)) }
+	m = &sentPreviews{partition: number(), epoch: r.Number(math.MaxUint64), pos: cluster.Pos(r.Number(math.MaxUint64))}
+	m.sessions = make([]core.SessionPieces, r.Count())
+	for i := range m.sessions {
+		s := &m.sessions[i]
+		s.Session = chat.SessionID(text())
+		s.Pieces = make([]chat.Preview, r.Count())
+		for k := range s.Pieces {
+			s.Pieces[k] = chat.Preview{
+				Block: chat.BlockID(text()), Offset: number(), Text: text(), Kind: chat.BlockKind(text()),
+				Workstream: text(), Turn: chat.TurnID(text()), At: chat.At(number()),
+			}
+			s.Pieces[k].End = s.Pieces[k].Offset + len(s.Pieces[k].Text)
+		}
+	}
+	return m, r.Done()
 }
 
 // WritePreviews writes pieces of open blocks to the preview file and sends them to the other nodes.
-func (j *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
+func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 	n := j.node
 	before := make([]cluster.Status, len(n.parts))
 	for i, p := range n.parts {
@@ -46,28 +89,17 @@ func (j *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
 		case of.Err != nil:
 			continue
 		case !st.Owns:
-			of.Err = errOwnerChanged
+			of.Err = session.ErrOwnerChanged
 			continue
 		case messages[part] == nil:
-			messages[part] = &sentPreviews{Partition: part, Epoch: st.Copy.Epoch, Pos: st.Copy.Pos}
+			messages[part] = &sentPreviews{partition: part, epoch: st.Copy.Epoch, pos: st.Copy.Pos}
 		}
-		one := sentSession{ID: of.Session, Pieces: of.Pieces, At: make([]chat.At, len(of.Pieces))}
-		for k := range of.Pieces {
-			one.At[k] = of.Pieces[k].At
-		}
-		messages[part].Sessions = append(messages[part].Sessions, one)
+		messages[part].sessions = append(messages[part].sessions, *of)
 	}
-	n.mu.Lock()
-	links := n.links
-	n.mu.Unlock()
+	transport := n.others()
 	for _, m := range messages {
-		if m == nil || links == nil {
-			continue
-		}
-		if b, err := json.Marshal(m); err != nil {
-			n.log.Error("text that is being written could not be sent to the other nodes", "err", err)
-		} else {
-			links.transport.Broadcast(b)
+		if m != nil && transport != nil {
+			transport.Broadcast(m.append(nil))
 		}
 	}
 }
@@ -94,20 +126,22 @@ func (n *Node) heard(ctx context.Context) func(data []byte) {
 		}()
 	}
 	return func(data []byte) {
-		m := &sentPreviews{}
-		if err := json.Unmarshal(data, m); err != nil || m.Partition < 0 || m.Partition >= len(queues) {
-			n.log.Warn("a message of another node cannot be read; do all nodes run the same version?", "err", err)
+		switch {
+		case len(data) > 0 && data[0] == msgPeer:
+			if n.peer != nil {
+				n.peer.Heard(data[1:])
+			}
 			return
-		}
-		for _, s := range m.Sessions {
-			for i := range min(len(s.Pieces), len(s.At)) {
-				s.Pieces[i].At = s.At[i]
+		case len(data) > 0 && data[0] == msgPreviews:
+			if m, ok := readPreviews(data[1:]); ok && m.partition < len(queues) {
+				select {
+				case queues[m.partition] <- m:
+				default: // the next piece shows that one is missing
+				}
+				return
 			}
 		}
-		select {
-		case queues[m.Partition] <- m:
-		default: // the next piece shows that one is missing
-		}
+		n.log.Warn("a message of another node cannot be read; do all nodes run the same version?")
 	}
 }
 
@@ -115,13 +149,12 @@ func (n *Node) heard(ctx context.Context) func(data []byte) {
 func (n *Node) showPreviews(ctx context.Context, p *part, m *sentPreviews) {
 	wait, cancel := context.WithTimeout(ctx, previewWait)
 	defer cancel()
-	if err := p.get().Reached(wait, m.Pos); err != nil {
+	if err := p.get().Reached(wait, m.pos); err != nil {
 		return // this node is far behind
 	}
-	for _, one := range m.Sessions {
-		if !n.addPreviews(ctx, p, m.Epoch, one.ID, one.Pieces) {
-			n.askForBlocks(wait, p, m.Epoch, one.ID)
-		}
+	for _, id := range n.addPreviews(ctx, p, m.epoch, m.sessions) {
+		n.metrics.gaps.Inc()
+		n.askForBlocks(wait, p, m.epoch, id)
 	}
 }
 
@@ -139,7 +172,7 @@ func (n *Node) askForBlocks(ctx context.Context, p *part, epoch uint64, id chat.
 	for i, b := range blocks {
 		missing[i] = chat.Preview{Block: b.ID, End: len(b.Text), Text: b.Text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn, At: b.At}
 	}
-	n.addPreviews(ctx, p, epoch, id, missing)
+	n.addPreviews(ctx, p, epoch, []core.SessionPieces{{Session: id, Pieces: missing}})
 }
 
 // sentBlock is an unfinished block and the position of its end.
@@ -159,23 +192,51 @@ func sentBlocks(blocks []chat.Block) []sentBlock {
 	return out
 }
 
-// addPreviews adds the pieces that are new here. It returns false if one of them does not continue its block.
-func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, id chat.SessionID, pieces []chat.Preview) bool {
+// addPreviews adds the pieces that are new here. It returns the sessions with a piece that does not continue its block.
+func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, all []core.SessionPieces) (gaps []chat.SessionID) {
 	p.show.Lock()
 	defer p.show.Unlock()
 	if st := p.status(); st.Owns || st.Copy.Epoch != epoch {
-		return true // of an owner before this one
+		return nil // of an owner before this one
 	}
+	write := make([]core.SessionPieces, 0, len(all))
+	for _, of := range all {
+		fresh, whole := n.freshPieces(of.Session, of.Pieces)
+		if !whole {
+			gaps = append(gaps, of.Session)
+		}
+		if len(fresh) > 0 {
+			write = append(write, core.SessionPieces{Session: of.Session, Pieces: fresh})
+		}
+	}
+	n.opt.Journal.WritePreviews(ctx, write) // once for all sessions: it is a system call
+	for _, of := range write {
+		if of.Err != nil {
+			n.log.Warn("text that is being written could not be stored on this node", "session", of.Session, "err", of.Err)
+			continue
+		}
+		entries := make([]core.Entry, len(of.Pieces))
+		for i := range of.Pieces {
+			entries[i] = core.Entry{At: of.Pieces[i].At, Piece: &of.Pieces[i]}
+		}
+		n.opt.Hub.Publish(of.Session, entries)
+		n.sessions.Shown(of.Session, entries)
+	}
+	return gaps
+}
+
+// freshPieces returns the pieces, or the parts of them, that this node does not have yet. whole is false if one of them does
+// not continue its block.
+func (n *Node) freshPieces(id chat.SessionID, pieces []chat.Preview) (fresh []chat.Preview, whole bool) {
 	last, err := n.opt.Journal.LastAt(id)
 	if err != nil {
-		return true // erased
+		return nil, true // erased
 	}
 	have := map[chat.BlockID]int{}
 	for _, b := range n.opt.Hub.Blocks(id) {
 		have[b.ID] = len(b.Text)
 	}
-	whole := true
-	var fresh []chat.Preview
+	whole = true
 	for _, q := range pieces {
 		length, open := have[q.Block]
 		switch {
@@ -191,19 +252,5 @@ func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, id chat.S
 		have[q.Block] = q.End
 		fresh = append(fresh, q)
 	}
-	if len(fresh) == 0 {
-		return whole
-	}
-	write := []chat.SessionPieces{{Session: id, Pieces: fresh}}
-	n.opt.Journal.WritePreviews(ctx, write)
-	if err := write[0].Err; err != nil {
-		n.log.Warn("text that is being written could not be stored on this node", "session", id, "err", err)
-		return true
-	}
-	entries := make([]chat.Entry, len(fresh))
-	for i := range fresh {
-		entries[i] = chat.Entry{At: fresh[i].At, Piece: &fresh[i]}
-	}
-	n.opt.Hub.Publish(id, entries)
-	return whole
+	return fresh, whole
 }

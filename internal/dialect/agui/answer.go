@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -53,16 +57,9 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 		}
 		plan = append(plan, one)
 	}
-	first := chat.MaxSeq
-	closed, err := d.closedPrompts(ctx, t, st, entries, results)
+	first, err := d.endedBefore(ctx, t, st, entries, results)
 	if err != nil {
 		return false, err
-	}
-	for _, end := range closed {
-		first = min(first, end.event.Seq)
-		if end.differs {
-			t.extra = append(t.extra, answeredElsewhere(end))
-		}
 	}
 	for _, one := range plan {
 		if one.cancel {
@@ -77,7 +74,7 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 		e, err := d.Sessions.Answer(ctx, t.caller, t.session, one.prompt.RequestID, one.answer)
 		if chat.ReasonOf(err) == chat.PromptEnded && d.stillOpen(ctx, t, one.prompt.RequestID) { // its deadline has passed
 			t.closing, e.Seq, err = one.prompt.RequestID, st.Last+1, nil
-			t.extra = append(t.extra, answeredElsewhere(closedPrompt{id: t.closing, event: chat.Event{At: one.prompt.Deadline, Body: chat.PromptClosed{Reason: chat.Expired}}}))
+			t.extra = append(t.extra, answeredElsewhere(t.closing, &chat.Event{At: one.prompt.Deadline, Body: chat.PromptClosed{Reason: chat.Expired}}))
 		}
 		if err != nil {
 			return false, err
@@ -96,56 +93,49 @@ func (d *Dialect) stillOpen(ctx context.Context, t *target, id string) bool {
 	return err == nil && st.Prompt(id) != nil
 }
 
-// closedPrompt is a question that a request answers and that has ended before.
-type closedPrompt struct {
-	id      string // the interrupt's
-	event   chat.Event
-	differs bool // the request says something else
-}
-
-// closedPrompts finds how the prompts ended that a request names and that are not open. A resume entry that names no prompt of the
-// session is refused; a tool message may belong to a call that the agent itself ran.
-func (d *Dialect) closedPrompts(ctx context.Context, t *target, st *chat.State, entries map[string]resumeEntry, results map[string]message) ([]closedPrompt, error) {
-	wanted := maps.Clone(entries)
+// endedBefore finds the prompts that a request names and that have ended before. It returns the first event that ended one of them,
+// MaxSeq when there is none. For prompts that ended differently from what the request says, it adds their real end to t.extra. A
+// resume entry that names no prompt of the session is refused; a tool message may belong to a call that the agent itself ran.
+func (d *Dialect) endedBefore(ctx context.Context, t *target, st *chat.State, entries map[string]resumeEntry, results map[string]message) (chat.Seq, error) {
+	first, wanted := chat.MaxSeq, maps.Clone(entries)
 	for _, p := range st.Prompts {
 		for _, id := range interruptIDs(p) {
 			delete(wanted, id)
 		}
 	}
 	if len(wanted) == 0 && len(results) == 0 {
-		return nil, nil
+		return first, nil
 	}
-	var out []closedPrompt
 	for p, err := range turnlog.ClosedPrompts(ctx, d.Sessions, t.caller, t.session) {
 		if err != nil {
-			return nil, err
+			return first, err
 		}
 		for _, id := range interruptIDs(&p.Prompt) {
-			if entry, ok := wanted[id]; ok {
-				out = append(out, closedPrompt{id: id, event: p.End, differs: entry.Status == "resolved" && differs(&p, entries, results)})
-				delete(wanted, id)
+			entry, ok := wanted[id]
+			if !ok {
+				continue
 			}
-		}
-		if p.Approval != nil && len(entries) == 0 {
-			for _, c := range p.Approval.Calls {
-				if _, ok := results[c.CallID]; ok && c.Client {
-					out = append(out, closedPrompt{id: c.CallID, event: p.End})
-				}
+			if first = min(first, p.End.Seq); entry.Status == "resolved" && differs(&p, entries, results) {
+				t.extra = append(t.extra, answeredElsewhere(id, &p.End))
 			}
+			delete(wanted, id)
 		}
-		if len(wanted) == 0 && (len(results) == 0 || len(out) > 0) {
+		if p.Approval != nil && len(entries) == 0 && slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return c.Client && results[c.CallID].Role != "" }) {
+			first = min(first, p.End.Seq)
+		}
+		if len(wanted) == 0 && (len(results) == 0 || first < chat.MaxSeq) {
 			break
 		}
 	}
 	for id := range wanted {
-		return nil, chat.Errorf(chat.Invalid, "resume: this thread has no question %q", text.Clip(id, 80))
+		return first, chat.Errorf(chat.Invalid, "resume: this thread has no question %q", text.Clip(id, 80))
 	}
-	return out, nil
+	return first, nil
 }
 
 // interruptIDs are the ids of the interrupts of a prompt.
 func interruptIDs(p *chat.Prompt) (ids []string) {
-	for _, i := range interrupts(p, variant{}, "") {
+	for _, i := range aguiwire.Interrupts(p) {
 		ids = append(ids, i.ID)
 	}
 	return ids
@@ -162,15 +152,16 @@ func differs(p *turnlog.ClosedPrompt, entries map[string]resumeEntry, results ma
 		return true
 	}
 	draft := chat.NewDraft(body)
-	return draft.Normalize() != nil || !chat.SameJSON(draft.Payload, p.End.Payload)
+	return draft.Normalize() != nil || !json.Same(draft.Payload, p.End.Payload)
 }
 
-// answeredElsewhere tells the page that somebody else was first.
-func answeredElsewhere(c closedPrompt) event {
-	by := cmp.Or(c.event.Actor.Name, c.event.Actor.ID)
+// answeredElsewhere returns the event for a prompt that ended outside of this page: its answerer, or the reason of its end.
+func answeredElsewhere(id string, end *chat.Event) event {
 	how := "answered"
-	if b, ok := c.event.Body.(chat.PromptClosed); ok {
+	if b, ok := end.Body.(chat.PromptClosed); ok {
 		how = string(b.Reason)
 	}
-	return event{Type: "CUSTOM", Name: "parley.answered", Value: marshal(map[string]any{"interruptId": c.id, "how": how, "by": by, "at": c.event.At})}
+	return event{Type: "CUSTOM", Name: "parley.answered", Value: pages.Marshal(map[string]any{
+		"interruptId": id, "how": how, "by": cmp.Or(end.Actor.Name, end.Actor.ID), "at": end.At,
+	})}
 }

@@ -56,15 +56,13 @@ const maxEarlier = 100
 
 // earlier returns the ids of the user messages before the newest one, the newest first.
 func (in *input) earlier() (ids []string) {
-	for _, m := range slices.Backward(in.Messages) {
-		if m.Role == "user" && len(ids) <= maxEarlier {
+	said := in.upToUser()
+	for _, m := range slices.Backward(said[:max(0, len(said)-1)]) {
+		if m.Role == "user" && len(ids) < maxEarlier {
 			ids = append(ids, m.ID)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
-	}
-	return ids[1:]
+	return ids
 }
 
 // replaced returns the stored message that a request replaces, nil when it replaces none. e is the stored message with the

@@ -2,11 +2,12 @@ package agui
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/aguiwire"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
@@ -45,53 +46,47 @@ func (d *Dialect) stop(r *http.Request, c chat.Caller) (any, error) {
 }
 
 func (d *Dialect) stopThread(r *http.Request, c chat.Caller, agent, thread string, body []byte) (any, error) {
-	var in map[string]json.RawMessage
+	var in map[string]string
 	if len(body) > 0 {
 		if err := edge.Decode(body, &in); err != nil {
 			return nil, err
 		}
 	}
-	var runID string
-	for key, value := range in {
-		if key != "runId" || json.Unmarshal(value, &runID) != nil {
-			return nil, chat.Errorf(chat.Invalid, "the body of a stop is {} or {runId}; %q is not known", text.Clip(key, 40))
-		}
+	runID, named := in["runId"]
+	if len(in) > 1 || len(in) == 1 && !named {
+		return nil, chat.Errorf(chat.Invalid, "the body of a stop is {} or {runId}")
 	}
 	if _, err := d.agentName(c, agent); err != nil {
 		return nil, err
 	}
 	ctx := r.Context()
 	sess, err := d.find(ctx, c, thread)
-	if chat.CodeOf(err) == chat.NotFound {
-		return map[string]bool{"stopped": false}, nil // nothing runs in a thread that does not exist
+	current := true
+	if err == nil && runID != "" {
+		current, err = d.runs(ctx, c, &sess, thread, runID)
+	}
+	if chat.CodeOf(err) == chat.NotFound || err == nil && !current {
+		return map[string]bool{"stopped": false}, nil // also for a thread that does not exist
 	}
 	if err != nil {
 		return nil, err
 	}
-	if runID != "" {
-		st, err := d.Sessions.State(ctx, c, sess.ID)
-		if err != nil {
-			return nil, err
-		}
-		turn := st.Line(mainLine).Turn
-		e, err := d.runIn(ctx, c, sess.ID, runID)
-		if err != nil {
-			return nil, err
-		}
-		// A message before the turn's own belongs to an earlier run, one after it waits behind the turn.
-		_, message := bodyOf(e).(chat.UserMessage)
-		if turn == nil || e == nil && runID != string(turn.ID) || message && e.Seq != turn.Trigger || e != nil && !message && e.Seq < turn.Seq {
-			return map[string]bool{"stopped": false}, nil
-		}
-	}
 	return d.Stop(ctx, c, sess.ID)
 }
 
-func bodyOf(e *chat.Event) chat.Body {
-	if e == nil {
-		return nil
+// runs reports whether a run belongs to the running turn. A message before the turn's own belongs to an earlier run, one after it
+// waits behind the turn.
+func (d *Dialect) runs(ctx context.Context, c chat.Caller, sess *chat.Session, thread, runID string) (bool, error) {
+	t, err := d.findRun(ctx, c, runID, thread, variant{})
+	if err != nil {
+		return false, err
 	}
-	return e.Body
+	st, err := d.Sessions.State(ctx, c, sess.ID)
+	if err != nil {
+		return false, err
+	}
+	turn := st.Line(mainLine).Turn
+	return turn != nil && t.session == sess.ID && (t.message != 0 && t.message == turn.Trigger || t.message == 0 && t.from >= turn.Seq), nil
 }
 
 // single is CopilotKit's form of all requests through one route.
@@ -131,9 +126,11 @@ func (d *Dialect) single(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 // threads lists the caller's sessions with an agent, the most recently active first.
 func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	q := edge.NewQuery(r)
-	f := chat.Filter{Limit: q.Limit(50, 200), Cursor: q.Text("cursor")}
+	f := core.Filter{Limit: q.Limit(50, 200), Cursor: q.Text("cursor")}
 	agent := q.Text("agentId")
-	q.Bool("includeArchived", false) // no session is archived
+	if !q.Bool("includeArchived", false) {
+		f.Archived = new(bool)
+	}
 	if q.Err != nil {
 		return nil, q.Err
 	}
@@ -154,13 +151,13 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 			continue // a fork has taken its place in the thread
 		}
 		list = append(list, map[string]any{
-			"id": threadOf(s), "agentId": cmp.Or(agent, s.Agent), "name": s.Title, "archived": false, "createdAt": s.CreatedAt.Time(),
+			"id": threadOf(s), "agentId": cmp.Or(agent, s.Agent), "name": s.Title, "archived": s.Archived, "createdAt": s.CreatedAt.Time(),
 			"updatedAt": s.UpdatedAt.Time(), "lastRunAt": s.UpdatedAt.Time(), "organizationId": s.Workspace, "createdById": s.Owner.ID,
 		})
 	}
-	next := &page.Next
-	if page.Next == "" {
-		next = nil
+	var next any // null on the last page
+	if page.Next != "" {
+		next = page.Next
 	}
 	return map[string]any{"threads": list, "nextCursor": next}, nil
 }
@@ -172,7 +169,7 @@ func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
 		return nil, err
 	}
 	list := []message{}
-	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: maxHydrated, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
+	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: maxHydrated, Desc: true, Workstream: &mainLine, Types: messageTypes}) {
 		if err != nil {
 			return nil, err
 		}
@@ -182,25 +179,6 @@ func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
 	}
 	slices.Reverse(list)
 	return map[string]any{"messages": list}, nil
-}
-
-// messageOf is an event as a message.
-func messageOf(e *chat.Event) (m message, ok bool) {
-	switch b := e.Body.(type) {
-	case chat.UserMessage:
-		return userMessage(e), true
-	case chat.AgentText:
-		return message{ID: messageIDOf("", b.Block, e), Role: "assistant", Content: quote(b.Text)}, b.Text != ""
-	case chat.AgentThinking:
-		return message{ID: messageIDOf("", b.Block, e), Role: "reasoning", Content: quote(b.Text)}, b.Text != ""
-	case chat.AgentToolCall:
-		return message{ID: string(e.ID), Role: "assistant", Calls: []aguiwire.Call{aguiwire.NewCall(cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params)}}, true
-	case chat.AgentToolResult:
-		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(resultText(b.Result))}, b.CallID != ""
-	case chat.AgentToolError:
-		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(b.Error), Error: b.Error}, b.CallID != ""
-	}
-	return m, false
 }
 
 // maxThreadTurns bounds the turns whose frames the inspector gets.
@@ -222,11 +200,7 @@ func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
 	}
 	list := []json.RawMessage{}
 	if t.base != nil {
-		_, err = d.folded(ctx, t, func(frames []frame) {
-			for _, f := range frames {
-				list = append(list, f.data)
-			}
-		})
+		_, err = d.fold(ctx, t, 0, func(_ chat.Seq, f frame) { list = append(list, f.data) })
 	}
 	return map[string]any{"events": list[max(0, len(list)-maxHydrated):]}, err
 }
@@ -237,29 +211,13 @@ func (d *Dialect) threadState(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	state := emptyObject
 	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentPrompts, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
 		if err != nil {
 			return nil, err
 		}
 		if s := stateOf(&e); s != nil {
-			state = s
-			break
+			return map[string]any{"state": s}, nil
 		}
 	}
-	return map[string]any{"state": state}, nil
-}
-
-// stateOf is the state that an event has, nil when it has none.
-func stateOf(e *chat.Event) json.RawMessage {
-	if b, ok := e.Body.(chat.Unknown); ok {
-		var r struct {
-			State json.RawMessage `json:"state"`
-		}
-		if b.Name != "remote.round" || json.Unmarshal(b.Payload, &r) != nil || len(r.State) == 0 || string(r.State) == "null" {
-			return nil
-		}
-		return r.State
-	}
-	return storedOf(e).State
+	return map[string]any{"state": emptyObject}, nil
 }

@@ -2,11 +2,9 @@ package agui
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
@@ -55,8 +53,11 @@ func (in *input) check() error {
 		return chat.Errorf(chat.Invalid, "protocolVersion %q is not supported: this server speaks 1.0 and, without the field, 0.0.x", text.Clip(in.Version, 40))
 	}
 	for i := range in.Messages {
-		if string(in.Messages[i].Content) == "null" { // clients refuse it when it comes back
-			in.Messages[i].Content = nil
+		in.Messages[i].Content = json.NotNull(in.Messages[i].Content) // clients refuse null when it comes back
+	}
+	for _, t := range in.Tools {
+		if t.Name == "" {
+			return chat.Errorf(chat.Invalid, "tools: a tool needs a name")
 		}
 	}
 	for i := range in.Resume {
@@ -64,9 +65,7 @@ func (in *input) check() error {
 		if e.Status != "resolved" && e.Status != "cancelled" {
 			return chat.Errorf(chat.Invalid, "resume[%d]: status is resolved or cancelled", i)
 		}
-		if string(e.Payload) == "null" {
-			e.Payload = nil
-		}
+		e.Payload = json.NotNull(e.Payload)
 	}
 	return nil
 }
@@ -77,128 +76,72 @@ func variantOf(r *http.Request, version string) variant {
 	return variant{v1: version != "", tanstack: tanstack, plain: !tanstack && !strings.HasPrefix(r.URL.Path, runtime)}
 }
 
-// news returns what a request adds to the conversation: the newest user message if it is the last message of a person, and the
+// additions returns what a request adds to the conversation: the newest user message if it is the last message of a person, and the
 // results of tools after the last message of the assistant.
-func (in *input) news() (user *message, results map[string]message) {
+func (in *input) additions() (user *message, results map[string]message) {
+	results = map[string]message{}
 	for i := len(in.Messages) - 1; i >= 0; i-- {
 		m := &in.Messages[i]
 		switch m.Role {
 		case "user":
 			return m, results
 		case "tool":
-			if results == nil {
-				results = map[string]message{}
-			}
 			if _, newer := results[m.CallID]; !newer {
 				results[m.CallID] = *m
 			}
 		case "assistant":
-			if len(results) > 0 {
-				return nil, results // the results of its calls
-			}
-			return nil, nil
+			return nil, results
 		}
 	}
 	return nil, results
 }
 
-// afterUser returns how many messages the page has up to its newest user message, and whether it has more than those.
-func (in *input) afterUser() (n int, more bool) {
-	for i := len(in.Messages) - 1; i >= 0; i-- {
-		if in.Messages[i].Role == "user" {
-			return i + 1, i+1 < len(in.Messages)
+// upToUser returns the messages of the page up to its newest user message.
+func (in *input) upToUser() []message {
+	for i := len(in.Messages); i > 0; i-- {
+		if in.Messages[i-1].Role == "user" {
+			return in.Messages[:i]
 		}
 	}
-	return 0, false
-}
-
-// clientID is the idempotency key of a message. Ids that are too long are hashed; the id itself is stored with the message.
-func clientID(id string) string {
-	if len(id) <= chat.MaxClientID && utf8.ValidString(id) {
-		return id
-	}
-	sum := sha256.Sum256([]byte(id))
-	return "agui-" + hex.EncodeToString(sum[:])
+	return nil
 }
 
 // messageContext is the context of a user message.
-func (in *input) messageContext(m *message) (json.RawMessage, error) {
-	own := stored{Run: in.RunID}
-	if id := clientID(m.ID); id != m.ID {
-		own.MessageID = m.ID
-	}
-	if s := strings.TrimSpace(string(in.State)); s != "" && s != "null" && s != "{}" {
-		own.State = in.State
-	}
-	if s := strings.TrimSpace(string(in.Props)); s != "" && s != "null" && s != "{}" {
-		own.Props = in.Props
-	}
-	var tools []chat.ClientTool
-	for _, t := range in.Tools {
-		if t.Name == "" {
-			return nil, chat.Errorf(chat.Invalid, "tools: a tool needs a name")
-		}
-		tools = append(tools, chat.ClientTool{Name: t.Name, Description: t.Description, Parameters: t.Parameters})
-	}
+func (in *input) messageContext() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		Own    stored            `json:"agui"`
 		Tools  []chat.ClientTool `json:"client_tools,omitempty"`
 		System string            `json:"system,omitempty"`
-	}{own, tools, in.system()})
+	}{stored{Run: in.RunID, State: notEmpty(in.State), Props: notEmpty(in.Props)}, in.Tools, in.system()})
 }
 
-// system is what the page adds to the agent's instructions: its context, and messages of the roles system and developer.
-func (in *input) system() string {
-	var b strings.Builder
-	add := func(s string) {
-		if s = strings.TrimSpace(s); s != "" {
-			if b.Len() > 0 {
-				b.WriteString("\n\n")
-			}
-			b.WriteString(s)
-		}
+// notEmpty is a value, nil when it is null or an empty object.
+func notEmpty(raw json.RawMessage) json.RawMessage {
+	if string(raw) == "{}" {
+		return nil
 	}
+	return json.NotNull(raw)
+}
+
+// system is what the page adds to the agent's instructions: messages of the roles system and developer, and its context.
+func (in *input) system() string {
+	var texts []string
 	for _, m := range in.Messages {
 		if m.Role == "system" || m.Role == "developer" {
-			add(contentText(m.Content))
+			texts = append(texts, strings.TrimSpace(aguiwire.Text(m.Content)))
 		}
 	}
 	for _, c := range in.Context {
-		add(strings.TrimPrefix(c.Description+": "+c.Value, ": "))
+		texts = append(texts, strings.TrimSpace(strings.TrimPrefix(c.Description+": "+c.Value, ": ")))
 	}
-	return b.String()
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n\n")
 }
 
-// contentText is the text of a content: a text, or the texts of its parts.
-func contentText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	var parts []part
-	if json.Unmarshal(raw, &parts) != nil {
-		return string(raw)
-	}
-	var out []string
-	for _, p := range parts {
-		if p.Type == "text" && p.Text != "" {
-			out = append(out, p.Text)
-		}
-	}
-	return strings.Join(out, "\n")
-}
-
-// userBody reads the content of a user message.
+// userBody reads the content of a user message: a text, or a list of parts.
 func userBody(m *message) (body chat.UserMessage, err error) {
-	if json.Unmarshal(m.Content, &body.Text) == nil {
-		if strings.TrimSpace(body.Text) == "" {
-			return body, chat.Errorf(chat.Invalid, "the message is empty")
-		}
-		return body, nil
-	}
 	var parts []part
-	if err := json.Unmarshal(m.Content, &parts); err != nil {
-		return body, chat.Errorf(chat.Invalid, "the content of a user message is a text or a list of parts").Because(err)
+	if json.Unmarshal(m.Content, &body.Text) != nil && json.Unmarshal(m.Content, &parts) != nil {
+		return body, chat.Errorf(chat.Invalid, "the content of a user message is a text or a list of parts")
 	}
 	if len(parts) > maxParts {
 		return body, chat.Errorf(chat.TooLarge, "a message has at most %d parts", maxParts)
@@ -212,13 +155,13 @@ func userBody(m *message) (body chat.UserMessage, err error) {
 			body.Content = append(body.Content, one)
 		}
 	}
-	if len(body.Content) == 0 {
-		return body, chat.Errorf(chat.Invalid, "the message is empty")
-	}
 	if len(body.Content) == 1 && body.Content[0].Type == "text" {
 		body.Text, body.Content = body.Content[0].Text, nil
 	}
-	return body, nil
+	if len(body.Content) == 0 && strings.TrimSpace(body.Text) == "" {
+		err = chat.Errorf(chat.Invalid, "the message is empty")
+	}
+	return body, err
 }
 
 // userPart reads a part of a message.

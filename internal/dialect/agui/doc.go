@@ -31,8 +31,9 @@
 //
 // The frames of a run are a function of the log (see package turnlog and type encoder). The id of a frame is the id of the
 // event that begins the run and the number of the frame in the run, so a client resumes at any frame, also after a restart.
+// Package tanstack has the forms that only TanStack's client uses.
 //
 // # Concurrency
 //
-// A stream is one goroutine with its own encoder. Requests that send to one thread hold its gate while they decide.
+// A stream is one goroutine with its own encoder. A request that sends to a thread holds the lock of the thread while it decides.
 package agui

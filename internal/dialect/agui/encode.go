@@ -1,14 +1,15 @@
 package agui
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
@@ -159,7 +160,7 @@ func (x *encoder) flush() {
 	}
 }
 
-// note records what later runs need of an event before the turn that is shown.
+// note records what the runs after an event need of it.
 func (x *encoder) note(e *chat.Event) {
 	switch b := e.Body.(type) {
 	case chat.UserMessage:
@@ -198,6 +199,7 @@ func (x *encoder) apply(s turnlog.Entry) {
 		x.finish(&outcome{Type: "success"})
 		return
 	}
+	x.note(e)
 	switch b := e.Body.(type) {
 	case chat.UserMessageWithdrawn:
 		delete(x.messages, b.Sequence)
@@ -222,9 +224,8 @@ func (x *encoder) apply(s turnlog.Entry) {
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		x.ask(e)
 	case chat.UserInputResponse, chat.UserApprovalResponse, chat.UserPermissionResponse, chat.PromptClosed:
-		x.answered(e)
+		x.denied(e)
 	default:
-		x.note(e)
 		x.show(e)
 	}
 }
@@ -248,49 +249,35 @@ func standsAlone(b chat.Body) bool {
 
 // runID is the id of the run that answers a message: the sender's, if it came through this dialect.
 func runID(turn chat.TurnID, trigger *chat.Event) string {
-	if trigger != nil {
-		if id := storedOf(trigger).Run; id != "" {
-			return id
-		}
+	if trigger == nil {
+		return string(turn)
 	}
-	return string(turn)
+	return cmp.Or(storedOf(trigger).Run, string(turn))
 }
 
 // continuedID is the id of a run that an event other than turn.started begins.
 func (x *encoder) continuedID(e *chat.Event) string {
-	if id, _ := senderOf(e); id != "" {
-		return id
-	}
-	return string(x.turn) + "-" + strconv.FormatUint(uint64(e.Seq), 10)
+	id, _ := senderOf(e)
+	return cmp.Or(id, string(x.turn)+"-"+strconv.FormatUint(uint64(e.Seq), 10))
 }
 
 // storedOf is what this dialect has stored with a message.
 func storedOf(e *chat.Event) stored {
-	b, ok := e.Body.(chat.UserMessage)
-	if !ok || e.Via != via || len(b.Context) == 0 {
-		return stored{}
+	if b, ok := e.Body.(chat.UserMessage); ok && e.Via == via {
+		return own[stored](b.Context)
 	}
-	var c struct {
-		Own stored `json:"agui"`
-	}
-	_ = json.Unmarshal(b.Context, &c) // it was written by this dialect; without it the message has another id
-	return c.Own
+	return stored{}
 }
 
 // begin begins a run.
 func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
-	if id == "" {
-		id = "run-" + strconv.FormatUint(uint64(e.Seq), 10)
-	}
+	id = cmp.Or(id, string(e.ID))
 	x.run, x.last = &run{seq: e.Seq, event: e.ID, id: id, subagents: map[string]bool{}, shown: map[string]json.RawMessage{}}, id
-	ev := event{Type: "RUN_STARTED", Thread: x.thread, Run: id}
-	if x.variant.v1 {
-		ev.Version = "1.0"
-	}
+	ev := runStarted(x.thread, id, x.variant)
 	if trigger != nil {
 		x.run.trigger = trigger.Seq
 		ev.Input = &aguiwire.Input{
-			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []aguiwire.Tool{}, Context: []aguiwire.ContextItem{}, Props: emptyObject,
+			ThreadID: x.thread, RunID: id, State: emptyObject, Messages: append(x.imported, userMessage(trigger)), Tools: []chat.ClientTool{}, Context: []aguiwire.ContextItem{}, Props: emptyObject,
 		}
 		x.imported = nil
 	}
@@ -305,22 +292,21 @@ func (x *encoder) begin(e *chat.Event, id string, trigger *chat.Event) {
 	}
 }
 
+func runStarted(thread, id string, f variant) event {
+	ev := event{Type: "RUN_STARTED", Thread: thread, Run: id}
+	if f.v1 {
+		ev.Version = "1.0"
+	}
+	return ev
+}
+
 var emptyObject = json.RawMessage("{}")
 
 // emit adds a frame to the run.
 func (x *encoder) emit(ev event) {
 	ev.Time = int64(x.at) / 1000
 	x.run.n++
-	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, n: x.run.n, data: marshal(ev)})
-}
-
-// marshal is a value as JSON. It holds only what can be written.
-func marshal(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return emptyObject
-	}
-	return b
+	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, n: x.run.n, data: pages.Marshal(ev)})
 }
 
 // complete ends the run with the end of its turn.
@@ -335,14 +321,8 @@ func (x *encoder) complete(b chat.TurnCompleted) {
 		}
 		x.finish(o)
 	default:
-		x.closeAll(nil)
-		text := b.Error
-		if text == "" {
-			text = "the run ended with the outcome " + string(b.Outcome)
-		}
-		x.emit(event{Type: "RUN_ERROR", Message: text, Code: string(b.Outcome), Usage: x.run.usage})
-		x.out[len(x.out)-1].end = true
-		x.run = nil
+		text := cmp.Or(b.Error, "the run ended with the outcome "+string(b.Outcome))
+		x.close(nil, event{Type: "RUN_ERROR", Message: text, Code: string(b.Outcome)})
 	}
 }
 
@@ -361,16 +341,13 @@ func (x *encoder) end() {
 	x.finish(openOutcome(x.prompts, x.variant, x.run.id))
 }
 
-// finish ends the run. Nothing may be open then.
+// finish ends the run without an error.
 func (x *encoder) finish(o *outcome) {
-	x.closeAll(o)
-	x.emit(event{Type: "RUN_FINISHED", Thread: x.thread, Run: x.run.id, Outcome: o, Usage: x.run.usage})
-	x.out[len(x.out)-1].end = true
-	x.run = nil
+	x.close(o, event{Type: "RUN_FINISHED", Thread: x.thread, Run: x.run.id, Outcome: o})
 }
 
-// closeAll ends the messages and subagents that are open. Those of workstreams go on in the next run.
-func (x *encoder) closeAll(o *outcome) {
+// close ends the run with an event. No message and no subagent may be open then; those of workstreams go on in the next run.
+func (x *encoder) close(o *outcome, last event) {
 	for _, key := range slices.Sorted(maps.Keys(x.blocks)) {
 		x.closeBlock(x.blocks[key])
 	}
@@ -378,7 +355,6 @@ func (x *encoder) closeAll(o *outcome) {
 		if !x.run.subagents[id] {
 			continue
 		}
-		x.run.subagents[id] = false
 		s := &outcome{Type: "suspended"}
 		if o != nil {
 			for _, i := range o.Interrupts {
@@ -389,16 +365,8 @@ func (x *encoder) closeAll(o *outcome) {
 		}
 		x.emit(event{Type: "SUBAGENT_FINISHED", Subagent: id, Outcome: s})
 	}
-}
-
-// messageIDOf is the id of a message in a block. Two workstreams may use the same id of a block.
-func messageIDOf(line string, b chat.BlockID, e *chat.Event) string {
-	id := string(b)
-	if id == "" {
-		id = string(e.ID)
-	}
-	if line != "" {
-		id = line + "/" + id
-	}
-	return strings.ToValidUTF8(id, "")
+	last.Usage = x.run.usage
+	x.emit(last)
+	x.out[len(x.out)-1].end = true
+	x.run = nil
 }

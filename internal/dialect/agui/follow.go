@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/turnlog"
 	"github.com/parley-hq/parley/internal/wire"
@@ -58,7 +59,7 @@ func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) erro
 	if t.message != 0 {
 		if err := d.await(ctx, t, idle); err != nil {
 			if chat.CodeOf(err) == chat.Conflict && ctx.Err() == nil && t.base == nil {
-				return show([]frame{{extra: true, data: marshal(event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"})}})
+				return show(appendExtra(nil, event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"}))
 			}
 			return err
 		}
@@ -119,9 +120,7 @@ func (v *view) add(out, frames []frame) ([]frame, error) {
 			out = append(out, f)
 		}
 		if f.start && t.skip == 0 {
-			for _, ev := range t.extra {
-				out = append(out, frame{extra: true, data: marshal(ev)})
-			}
+			out = appendExtra(out, t.extra...)
 			t.extra = nil
 		}
 		if f.end && !t.whole && !t.rest {
@@ -144,22 +143,13 @@ func (v *view) caughtUp(out []frame, enc *encoder) []frame {
 			out = append(out, t.ephemeral(openOutcome(enc.prompts, t.variant, "open"))...)
 		}
 		v.done = true
-	case len(enc.waiting) > 0 && !v.begun && t.closing != "" && slices.Contains(enc.waiting, t.closing):
-	case len(enc.waiting) > 0 && !v.begun:
-		// The request did not answer all prompts that the last run ended with.
-		var open []*chat.Prompt
-		for _, p := range enc.prompts {
-			if slices.Contains(enc.waiting, p.RequestID) {
-				open = append(open, p)
-			}
-		}
+	case v.begun:
+		v.done = t.rest || len(enc.waiting) > 0
+	case t.closing == "" || !slices.Contains(enc.waiting, t.closing):
+		// The request did not answer all prompts that the last run ended with, or there is nothing to show.
+		open := slices.DeleteFunc(slices.Clone(enc.prompts), func(p *chat.Prompt) bool { return !slices.Contains(enc.waiting, p.RequestID) })
 		out = append(out, t.ephemeral(openOutcome(open, t.variant, t.runID))...)
 		v.done = true
-	case !v.begun:
-		out = append(out, t.ephemeral(nil)...)
-		v.done = true
-	default:
-		v.done = t.rest || len(enc.waiting) > 0
 	}
 	return out
 }
@@ -169,25 +159,23 @@ func (t *target) ephemeral(o *outcome) []frame {
 	if t.whole && o == nil {
 		return nil
 	}
-	id := t.runID
-	if id == "" {
-		id = "open"
-	}
-	start := event{Type: "RUN_STARTED", Thread: t.thread, Run: id}
-	if t.variant.v1 {
-		start.Version = "1.0"
-	}
+	id := cmp.Or(t.runID, "open")
 	if o == nil {
 		o = &outcome{Type: "success"}
 	}
 	for i := range o.Interrupts {
 		o.Interrupts[i].Subagent = "" // no subagent is started in this run
 	}
-	out := []frame{{extra: true, data: marshal(start)}}
-	for _, ev := range t.extra {
-		out = append(out, frame{extra: true, data: marshal(ev)})
+	all := append([]event{runStarted(t.thread, id, t.variant)}, t.extra...)
+	return appendExtra(nil, append(all, event{Type: "RUN_FINISHED", Thread: t.thread, Run: id, Outcome: o})...)
+}
+
+// appendExtra appends frames that are not part of the log.
+func appendExtra(out []frame, events ...event) []frame {
+	for _, ev := range events {
+		out = append(out, frame{extra: true, data: pages.Marshal(ev)})
 	}
-	return append(out, frame{extra: true, data: marshal(event{Type: "RUN_FINISHED", Thread: t.thread, Run: id, Outcome: o})})
+	return out
 }
 
 // await waits until a turn takes up the message, and sets base.
@@ -196,22 +184,19 @@ func (d *Dialect) await(ctx context.Context, t *target, idle func() error) error
 	if err != nil {
 		return err
 	}
-	if _, ok := e.Body.(chat.TurnStarted); ok {
-		t.base, t.from = &e, e.Seq
-		return nil
+	if _, steered := e.Body.(chat.TurnInput); steered {
+		started, err := turnlog.Last(ctx, d.Sessions, t.caller, t.session, e.Seq)
+		if err != nil || started == nil {
+			return err
+		}
+		e, t.rest = *started, true
 	}
-	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
-		return err
-	}
-	t.from, t.rest = t.base.Seq, true
+	t.base, t.from = &e, e.Seq
 	return nil
 }
 
 // primeTypes are the events before a turn that its runs depend on.
-var primeTypes = []string{
-	chat.WorkstreamLaunched{}.Type(), chat.AgentInputRequest{}.Type(), chat.AgentApprovalRequest{}.Type(), chat.AgentPermissionRequest{}.Type(),
-	chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(), chat.PromptClosed{}.Type(),
-}
+var primeTypes = append([]string{chat.WorkstreamLaunched{}.Type()}, turnlog.PromptTypes...)
 
 // prime gives the encoder what it needs of the events before the turn.
 func (d *Dialect) prime(ctx context.Context, t *target, enc *encoder) error {

@@ -5,10 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/dialect/agui/tanstack"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
@@ -19,36 +21,36 @@ func (d *Dialect) getRun(w http.ResponseWriter, r *http.Request, c chat.Caller) 
 		return err
 	}
 	q := edge.NewQuery(r)
-	runID, thread, limit, before := q.Text("runId"), q.Text("threadId"), q.Limit(200, 1000), q.Sequence("before", 1)
+	runID, thread, limit, before := q.TextUpTo("runId", maxID), q.TextUpTo("threadId", maxID), q.Limit(200, 1000), q.Sequence("before", 1)
 	if q.Err != nil {
 		return q.Err
 	}
-	switch {
+	var t *target
+	var out any
+	f := variant{tanstack: true}
+	switch last := r.Header.Get("Last-Event-ID"); {
+	case runID != "" && last != "":
+		t, err = d.resumeAfter(r.Context(), c, thread, runID, last, f)
 	case runID != "":
-		t, err := d.findRun(r.Context(), c, runID, thread, r.Header.Get("Last-Event-ID"), variantOf(r, ""))
-		if err != nil {
-			return err
-		}
-		return d.stream(w, r, t)
+		t, err = d.findRun(r.Context(), c, runID, thread, f)
 	case thread != "":
-		page, err := d.hydrate(r.Context(), c, thread, limit, before)
-		if err != nil {
-			return err
-		}
-		d.HTTP.Send(w, r, http.StatusOK, page)
-		return nil
+		out, err = d.hydrate(r.Context(), c, thread, limit, before)
+	default:
+		out = map[string]any{"name": agent, "capabilities": capabilities(agent)}
 	}
-	d.HTTP.Send(w, r, http.StatusOK, map[string]any{"name": agent, "capabilities": capabilities(agent)})
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		return d.stream(w, r, t)
+	}
+	d.HTTP.Send(w, r, http.StatusOK, out)
 	return nil
 }
 
 // findRun finds a run by the id that a client gave it, or by the id of a turn. A client that joins a run may not say its thread; the
 // caller's sessions that were active last are searched then.
-func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, last string, f variant) (*target, error) {
-	f.tanstack = true
-	if last != "" {
-		return d.resumeAfter(ctx, c, thread, runID, last, f)
-	}
+func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread string, f variant) (*target, error) {
 	t := &target{caller: c, runID: runID, variant: f}
 	if id, ok := chat.ParseID(chat.TurnPrefix, runID); ok {
 		sess, seq, err := d.Sessions.ByID(ctx, c, id)
@@ -58,91 +60,39 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread, las
 		t.session, t.thread = sess.ID, threadOf(&sess)
 		return t, d.continueAt(ctx, t, seq)
 	}
-	var candidates []chat.Session
-	if thread != "" {
-		sess, err := d.find(ctx, c, thread)
-		if err != nil {
-			return nil, err
-		}
-		candidates = append(candidates, sess)
+	var page chat.SessionPage
+	var err error
+	if thread == "" {
+		page, err = d.Sessions.List(ctx, c, core.Filter{Limit: 50})
 	} else {
-		page, err := d.Sessions.List(ctx, c, chat.Filter{Limit: 50})
-		if err != nil {
-			return nil, err
-		}
-		for _, sess := range page.Sessions {
-			if sess.Owner.Same(c.Actor) { // the run ids of others may be chosen to be equal
-				candidates = append(candidates, sess)
-			}
-		}
+		page.Sessions = make([]chat.Session, 1)
+		page.Sessions[0], err = d.find(ctx, c, thread)
 	}
-	for i := range candidates {
-		e, err := d.runIn(ctx, c, candidates[i].ID, runID)
-		if err != nil {
-			return nil, err
+	if err != nil {
+		return nil, err
+	}
+	for i := range page.Sessions {
+		s := &page.Sessions[i]
+		if thread == "" && !s.Owner.Same(c.Actor) { // the run ids of others may be chosen to be equal
+			continue
 		}
-		if e != nil {
-			t.session, t.thread = candidates[i].ID, threadOf(&candidates[i])
-			if _, ok := e.Body.(chat.UserMessage); ok {
+		t.session, t.thread = s.ID, threadOf(s)
+		for e, err := range d.Sessions.Events(ctx, c, s.ID, chat.Range{Limit: 200, Desc: true, Types: []string{
+			chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
+		}}) {
+			if err != nil {
+				return nil, err
+			}
+			if storedOf(&e).Run == runID {
 				t.message = e.Seq
 				return t, nil
 			}
-			return t, d.continueAt(ctx, t, e.Seq)
+			if answered, _ := senderOf(&e); answered == runID {
+				return t, d.continueAt(ctx, t, e.Seq)
+			}
 		}
 	}
 	return nil, errNoRun(runID)
-}
-
-// runIn returns the message or answer of a session that was sent with a run's id, nil when there is none.
-func (d *Dialect) runIn(ctx context.Context, c chat.Caller, id chat.SessionID, runID string) (*chat.Event, error) {
-	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{Limit: 200, Desc: true, Types: []string{
-		chat.UserMessage{}.Type(), chat.UserInputResponse{}.Type(), chat.UserApprovalResponse{}.Type(), chat.UserPermissionResponse{}.Type(),
-	}}) {
-		if answered, _ := senderOf(&e); err != nil || answered == runID || storedOf(&e).Run == runID {
-			return &e, err
-		}
-	}
-	return nil, nil
-}
-
-// hydration is what TanStack's client loads when a page opens.
-type hydration struct {
-	Messages   []uiMessage `json:"messages"`
-	Active     any         `json:"activeRun"` // {runId} or null
-	Interrupts *pending    `json:"interrupts"`
-	Page       *pageInfo   `json:"page,omitempty"`
-}
-
-type uiMessage struct {
-	ID      string    `json:"id"`
-	Role    string    `json:"role"`
-	Parts   []uiPart  `json:"parts"`
-	Created time.Time `json:"createdAt"`
-}
-
-type uiPart struct {
-	Type      string `json:"type"` // text, thinking, tool-call, tool-result
-	Content   string `json:"content,omitempty"`
-	ID        string `json:"id,omitempty"`
-	Name      string `json:"name,omitempty"`
-	Arguments string `json:"arguments,omitempty"`
-	State     string `json:"state,omitempty"`
-	CallID    string `json:"toolCallId,omitempty"`
-}
-
-type pending struct {
-	RunID   string      `json:"runId"`
-	Pending []interrupt `json:"pending"`
-}
-
-type pageInfo struct {
-	Truncated bool   `json:"truncated"`
-	Cursor    string `json:"cursor,omitempty"`
-}
-
-// uiTypes are the events that pages of TanStack show as messages.
-var uiTypes = []string{
-	chat.UserMessage{}.Type(), chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.AgentToolCall{}.Type(), chat.AgentToolResult{}.Type(), chat.AgentToolError{}.Type(),
 }
 
 // Bounds of a page of messages. A message of the assistant that has more is cut there.
@@ -152,8 +102,8 @@ const (
 )
 
 // hydrate returns the newest messages of a thread, or those before an event.
-func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, limit int, before chat.Seq) (*hydration, error) {
-	out := &hydration{Messages: []uiMessage{}}
+func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, limit int, before chat.Seq) (*tanstack.Thread, error) {
+	out := &tanstack.Thread{Messages: []tanstack.Message{}}
 	sess, err := d.find(ctx, c, thread)
 	if chat.CodeOf(err) == chat.NotFound {
 		return out, nil // a thread that does not exist yet is empty
@@ -168,7 +118,7 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 	}
 	var events []chat.Event
 	messages, size, ofAgent := 0, 0, false
-	for e, err := range d.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: uiTypes}) {
+	for e, err := range d.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: messageTypes}) {
 		if err != nil {
 			return nil, err
 		}
@@ -177,20 +127,22 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 			messages++
 		}
 		if size += len(e.Payload); len(events) > 0 && (messages > limit || len(events) == maxHydrated || size > maxHydratedBytes) {
-			out.Page = &pageInfo{Truncated: true, Cursor: strconv.FormatUint(uint64(events[len(events)-1].Seq), 10)}
+			out.Page = map[string]any{"truncated": true, "cursor": strconv.FormatUint(uint64(events[len(events)-1].Seq), 10)}
 			break
 		}
 		events, ofAgent = append(events, e), !user
 	}
-	for i := range slices.Backward(events) {
-		out.Messages = appendUI(out.Messages, &events[i])
+	for _, e := range slices.Backward(events) {
+		if m, ok := messageOf(&e); ok {
+			out.Add(&m, e.At.Time())
+		}
 	}
 	return out, nil
 }
 
 // now sets the running run of a thread, or its open interrupts. It returns the event that begins the run: its messages come again when
 // the page joins it.
-func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq, error) {
+func (d *Dialect) now(ctx context.Context, t *target, out *tanstack.Thread) (chat.Seq, error) {
 	st, err := d.Sessions.State(ctx, t.caller, t.session)
 	if err != nil || st.Line(mainLine).Turn == nil && len(st.Prompts) == 0 {
 		return chat.MaxSeq, err
@@ -198,7 +150,7 @@ func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq,
 	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, st.Last); err != nil || t.base == nil {
 		return chat.MaxSeq, err
 	}
-	enc, err := d.folded(ctx, t, nil)
+	enc, err := d.fold(ctx, t, 0, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -207,54 +159,51 @@ func (d *Dialect) now(ctx context.Context, t *target, out *hydration) (chat.Seq,
 		return enc.run.seq, nil
 	}
 	if o := openOutcome(enc.prompts, enc.variant, enc.last); len(o.Interrupts) > 0 {
-		out.Interrupts = &pending{RunID: enc.last, Pending: o.Interrupts}
+		out.Interrupts = map[string]any{"runId": enc.last, "pending": o.Interrupts}
 	}
 	return chat.MaxSeq, nil
 }
 
-// folded is the encoder after all entries from the turn t.base that are stored now. each is called with the frames of each entry.
-func (d *Dialect) folded(ctx context.Context, t *target, each func([]frame)) (*encoder, error) {
+// fold returns the encoder after the events from the turn t.base to the one before another; 0 means to the last. each, unless it is
+// nil, is called with the frames of each event.
+func (d *Dialect) fold(ctx context.Context, t *target, before chat.Seq, each func(seq chat.Seq, f frame)) (*encoder, error) {
 	enc := newEncoder(t.variant, t.thread)
 	if err := d.prime(ctx, t, enc); err != nil {
 		return nil, err
 	}
-	err := turnlog.Read(ctx, d.Sessions, t.caller, t.session, t.base.Seq-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
-		for _, e := range entries {
-			if frames := enc.take(e); each != nil {
-				each(frames)
+	for e, err := range d.Sessions.Events(ctx, t.caller, t.session, chat.Range{After: t.base.Seq - 1, Before: before}) {
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range enc.take(turnlog.Entry{At: e.At, Event: &e}) {
+			if each != nil {
+				each(e.Seq, f)
 			}
 		}
-		return live, nil
-	})
-	return enc, err
+	}
+	return enc, nil
 }
 
-// appendUI adds an event to the messages of a page. What the agent says and does between two messages of people is one message.
-func appendUI(all []uiMessage, e *chat.Event) []uiMessage {
-	m, ok := messageOf(e)
-	if !ok {
-		return all
+// As returns an event as clients of this dialect see it: a list of frames, empty when nothing of the event is shown. The caller has
+// checked access to the event.
+func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
+	out := []json.RawMessage{}
+	e, err := fact.Event()
+	if err != nil {
+		return nil, err
 	}
-	content := contentText(m.Content)
-	p := uiPart{Type: "text", Content: content}
-	switch {
-	case m.Role == "user":
-		return append(all, uiMessage{ID: m.ID, Role: "user", Parts: []uiPart{p}, Created: e.At.Time()})
-	case m.Role == "reasoning":
-		p.Type = "thinking"
-	case m.Role == "tool":
-		p = uiPart{Type: "tool-result", CallID: m.CallID, Content: content, State: "complete"}
-		if m.Error != "" {
-			p.State = "error"
+	sess, err := d.Sessions.Get(ctx, chat.Trusted, e.Session)
+	if err != nil {
+		return nil, err
+	}
+	t := &target{caller: chat.Trusted, session: e.Session, thread: threadOf(&sess), variant: variant{v1: true}}
+	if t.base, err = turnlog.Last(ctx, d.Sessions, t.caller, t.session, e.Seq); err != nil || t.base == nil {
+		return out, err
+	}
+	_, err = d.fold(ctx, t, e.Seq+1, func(seq chat.Seq, f frame) {
+		if seq == e.Seq {
+			out = append(out, f.data)
 		}
-	case len(m.Calls) > 0:
-		c := &m.Calls[0]
-		p = uiPart{Type: "tool-call", ID: c.ID, Name: c.Function.Name, Arguments: c.Function.Arguments, State: "input-complete"}
-	}
-	if n := len(all); n == 0 || all[n-1].Role != "assistant" {
-		all = append(all, uiMessage{ID: m.ID, Role: "assistant", Created: e.At.Time()})
-	}
-	last := &all[len(all)-1]
-	last.Parts = append(last.Parts, p)
-	return all
+	})
+	return out, err
 }

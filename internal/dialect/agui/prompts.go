@@ -5,39 +5,35 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
+	"github.com/parley-hq/parley/internal/dialect/agui/tanstack"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
 // ask ends the run with a prompt.
 func (x *encoder) ask(e *chat.Event) {
+	if x.run == nil {
+		return
+	}
 	p, waits := chat.AsPrompt(e)
-	if p.Approval != nil && x.run != nil {
+	if p.Approval != nil {
 		for _, c := range p.Approval.Calls {
 			x.call(p.Workstream, c.CallID, c.Tool, c.Params)
 		}
 	}
 	switch {
 	case !waits: // a notification has no answer
-		if x.run != nil {
-			x.custom(e.Workstream, "parley.notification", e.Payload)
-		}
-	case p.Approval != nil && p.Approval.Settled: // its answer follows
-	default:
-		x.prompts = append(x.prompts, &p)
-		if x.run != nil {
-			x.end()
-		}
+		x.custom(e.Workstream, "parley.notification", e.Payload)
+	case p.Approval == nil || !p.Approval.Settled: // else its answer follows
+		x.end()
 	}
 }
 
-// answered removes a prompt that an event closes. Calls that were refused get a result, because no other event says so.
-func (x *encoder) answered(e *chat.Event) {
-	id := chat.AnswerOf(e.Body)
-	x.prompts = slices.DeleteFunc(x.prompts, func(p *chat.Prompt) bool { return p.RequestID == id })
+// denied shows the calls that an answer refuses with a result, because no other event says so.
+func (x *encoder) denied(e *chat.Event) {
 	if b, ok := e.Body.(chat.UserApprovalResponse); ok && x.run != nil {
 		for _, d := range b.Decisions {
 			if !d.Approve && d.CallID != "" {
@@ -50,129 +46,28 @@ func (x *encoder) answered(e *chat.Event) {
 // openOutcome is the outcome of a run that ends with prompts. Calls of client tools are no interrupts: the client runs them and
 // sends the results.
 func openOutcome(prompts []*chat.Prompt, f variant, runID string) *outcome {
-	o := &outcome{Type: "interrupt"}
-	var pending []string
+	o := &outcome{Type: "success"}
 	for _, p := range prompts {
-		if p.Approval != nil {
+		if p.Approval != nil && f.v1 {
 			for _, c := range p.Approval.Calls {
 				if c.Client {
-					pending = append(pending, c.CallID)
+					o.Pending = append(o.Pending, c.CallID)
 				}
 			}
 		}
-		o.Interrupts = append(o.Interrupts, interrupts(p, f, runID)...)
+		o.Interrupts = append(o.Interrupts, aguiwire.Interrupts(p)...)
+	}
+	for i := range o.Interrupts {
+		if f.tanstack {
+			tanstack.Bind(&o.Interrupts[i], runID)
+		} else if !f.v1 {
+			o.Interrupts[i].HideDeadline()
+		}
 	}
 	if len(o.Interrupts) > 0 {
-		return o
-	}
-	o = &outcome{Type: "success"}
-	if f.v1 {
-		o.Pending = pending
+		o.Type, o.Pending = "interrupt", nil
 	}
 	return o
-}
-
-// interrupts are the questions of a prompt: one for each call of an approval request.
-func interrupts(p *chat.Prompt, f variant, runID string) (out []interrupt) {
-	base := interrupt{ID: p.RequestID, Subagent: p.Workstream}
-	if p.Deadline > 0 {
-		base.Expires = p.Deadline.Time().Format(time.RFC3339Nano)
-	}
-	about := map[string]any{"agent": p.Agent}
-	base.Metadata = map[string]any{"parley": about}
-	switch {
-	case p.Approval != nil:
-		for _, c := range p.Approval.Calls {
-			if c.Client {
-				continue
-			}
-			one := base
-			one.ID, one.Reason, one.CallID = interruptID(p, c.CallID), "tool_call", c.CallID
-			one.Message = cmp.Or(p.Approval.Text, "Approve the call of "+c.Tool+"?")
-			one.Schema = json.RawMessage(approvalSchema)
-			one.Metadata = map[string]any{"parley": map[string]any{"agent": p.Agent, "tool": c.Tool, "params": orEmpty(c.Params), "risk": c.Risk}}
-			out = append(out, one)
-		}
-	case p.Permission != nil:
-		base.Reason, base.Message = "permission", cmp.Or(p.Permission.Justification, "Permission for "+strings.Join(p.Permission.Scopes, ", ")+"?")
-		base.Schema = permissionSchema(p.Permission)
-		about["scopes"] = p.Permission.Scopes
-		out = append(out, base)
-	case p.Input != nil:
-		base.Reason, base.Message, base.Schema = "input_required", p.Input.Text, inputSchema(p.Input)
-		about["input_type"] = p.Input.InputType
-		if len(p.Input.Options) > 0 {
-			about["options"] = p.Input.Options
-		}
-		if p.Input.Placeholder != "" {
-			about["placeholder"] = p.Input.Placeholder
-		}
-		if p.Input.URL != "" {
-			about["url"] = p.Input.URL
-		}
-		out = append(out, base)
-	}
-	if f.tanstack {
-		// TanStack's client answers interrupts without a schema, and needs to know that they are generic.
-		for i := range out {
-			out[i].Metadata["parley"].(map[string]any)["responseSchema"] = out[i].Schema
-			out[i].Schema = nil
-			out[i].Metadata["tanstack:interruptBinding"] = map[string]any{
-				"v": 1, "kind": "generic", "interruptId": out[i].ID, "interruptedRunId": runID, "generation": 1,
-			}
-		}
-	}
-	return out
-}
-
-func orEmpty(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 || string(raw) == "null" {
-		return emptyObject
-	}
-	return raw
-}
-
-// interruptID is the id of the interrupt for one call of an approval request.
-func interruptID(p *chat.Prompt, callID string) string { return p.RequestID + "/" + callID }
-
-const approvalSchema = `{"type":"object","properties":{"approved":{"type":"boolean"},"reason":{"type":"string"},"editedArgs":{"type":"object"}},"required":["approved"]}`
-
-// schema is the part of JSON Schema that describes answers.
-type schema struct {
-	Type       string             `json:"type"`
-	Enum       []string           `json:"enum,omitempty"`
-	Items      *schema            `json:"items,omitempty"`
-	Min        int                `json:"minItems,omitempty"`
-	Max        int                `json:"maxItems,omitempty"`
-	Properties map[string]*schema `json:"properties,omitempty"`
-	Required   []string           `json:"required,omitempty"`
-}
-
-func inputSchema(in *chat.AgentInputRequest) json.RawMessage {
-	value := &schema{Type: "string"}
-	for _, o := range in.Options {
-		value.Enum = append(value.Enum, o.Answer())
-	}
-	switch in.InputType {
-	case chat.InputCheckbox:
-		value = &schema{Type: "array", Items: value, Min: in.Min, Max: in.Max}
-	case chat.InputBinary: // true is the first option
-		value = &schema{Type: "boolean"}
-	}
-	s := schema{Type: "object", Properties: map[string]*schema{"value": value}}
-	if in.Required == nil || *in.Required {
-		s.Required = []string{"value"}
-	}
-	b, _ := json.Marshal(s) // texts and numbers only
-	return b
-}
-
-func permissionSchema(p *chat.AgentPermissionRequest) json.RawMessage {
-	b, _ := json.Marshal(schema{Type: "object", Required: []string{"granted"}, Properties: map[string]*schema{
-		"granted":  {Type: "array", Items: &schema{Type: "string", Enum: p.Scopes}},
-		"duration": {Type: "string", Enum: []string{"once", "session", "always"}},
-	}}) // texts only
-	return b
 }
 
 // runMark begins the client_id of an answer. The number of the prompt's event, the id of the run and, for a message that answers a
@@ -204,13 +99,14 @@ func senderOf(e *chat.Event) (run, message string) {
 // answerTo makes the answer to a prompt from the entries and tool messages of a request. ok is false when some of the prompt's
 // questions have no answer in them.
 func answerTo(p *chat.Prompt, entries map[string]resumeEntry, results map[string]message) (a chat.Answer, ok bool, err error) {
+	e, given := entries[p.RequestID]
 	switch {
 	case p.Approval != nil:
 		for _, c := range p.Approval.Calls {
 			var d chat.Decision
 			if m, ran := results[c.CallID]; c.Client && ran {
 				d = toolDecision(c.CallID, m)
-			} else if e, given := entries[interruptID(p, c.CallID)]; given && !c.Client {
+			} else if e, given := entries[aguiwire.InterruptID(p, c.CallID)]; given && !c.Client {
 				if d, err = approvalDecision(c.CallID, e); err != nil {
 					return a, false, err
 				}
@@ -220,9 +116,6 @@ func answerTo(p *chat.Prompt, entries map[string]resumeEntry, results map[string
 			a.Decisions = append(a.Decisions, d)
 		}
 		return a, true, nil
-	}
-	e, given := entries[p.RequestID]
-	switch {
 	case !given:
 	case p.Permission != nil:
 		a, err = permissionAnswer(p, e)
@@ -232,24 +125,18 @@ func answerTo(p *chat.Prompt, entries map[string]resumeEntry, results map[string
 	return a, given && err == nil, err
 }
 
-// toolDecision is the result of a tool that the client ran.
+// toolDecision is the result of a tool that the client ran: a text, or the parts of the content when some are not text.
 func toolDecision(callID string, m message) chat.Decision {
-	d := chat.Decision{CallID: callID, Approve: true}
-	if m.Error != "" {
-		d.Error = m.Error
-	} else {
-		d.Result = toolResult(m.Content)
+	d := chat.Decision{CallID: callID, Approve: true, Error: m.Error}
+	var parts []part
+	switch {
+	case m.Error != "":
+	case json.Unmarshal(m.Content, &parts) == nil && slices.ContainsFunc(parts, func(p part) bool { return p.Type != "text" }):
+		d.Result = m.Content
+	default:
+		d.Result = quote(aguiwire.Text(m.Content))
 	}
 	return d
-}
-
-// toolResult is the content of a tool message: a text, or the parts when some are not text.
-func toolResult(content json.RawMessage) json.RawMessage {
-	var parts []part
-	if json.Unmarshal(content, &parts) == nil && slices.ContainsFunc(parts, func(p part) bool { return p.Type != "text" }) {
-		return content
-	}
-	return quote(contentText(content))
 }
 
 func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
@@ -263,8 +150,8 @@ func approvalDecision(callID string, e resumeEntry) (chat.Decision, error) {
 		return d, chat.Errorf(chat.Invalid, "resume: the payload for a tool call is {approved, reason?, editedArgs?}")
 	}
 	d.Approve, d.Reason = *c.Approved, c.Reason
-	if d.Approve && string(c.Edited) != "null" {
-		d.Params = c.Edited
+	if d.Approve {
+		d.Params = json.NotNull(c.Edited)
 	}
 	return d, nil
 }

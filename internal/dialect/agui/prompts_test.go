@@ -11,6 +11,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/pages"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
 
@@ -76,6 +77,11 @@ func TestInterruptHasItsDeadline(t *testing.T) {
 	late := s.run(resumed("th", "r3", answerEntry(i.ID, `{"value":"sms"}`)))
 	if late[1].Type != "CUSTOM" || late[1].Name != "parley.answered" || !strings.Contains(string(late[1].Value), "expired") || said(late) != "No answer in time." {
 		t.Errorf("a late answer: %s", late[1].json)
+	}
+	// Clients before 1.0 refuse every answer after the deadline, so they read it in the metadata.
+	old := last(s.run(strings.Replace(body("old", "r1", "u1 /ask radio timeout=60"), `"protocolVersion":"1.0",`, "", 1)))
+	if old.Outcome.Interrupts[0].ExpiresAt != "" || !strings.Contains(old.json, `"expiresAt":"2`) {
+		t.Errorf("got %s", old.json)
 	}
 }
 
@@ -169,10 +175,10 @@ func TestSchemaOfABinaryChoiceIsABoolean(t *testing.T) {
 
 func TestResultOfAPageToolWithPicturesKeepsThem(t *testing.T) {
 	parts := `[{"type":"text","text":"done"},{"type":"image","source":{"type":"url","value":"https://example.com/a.png"}}]`
-	if got := toolResult(json.RawMessage(parts)); string(got) != parts {
+	if got := toolDecision("c", message{Content: json.RawMessage(parts)}).Result; string(got) != parts {
 		t.Errorf("got %s", got)
 	}
-	if got := toolResult(json.RawMessage(`[{"type":"text","text":"a"},{"type":"text","text":"b"}]`)); string(got) != `"a\nb"` {
+	if got := toolDecision("c", message{Content: json.RawMessage(`[{"type":"text","text":"a"},{"type":"text","text":"b"}]`)}).Result; string(got) != `"a\nb"` {
 		t.Errorf("got %s", got)
 	}
 }
@@ -239,28 +245,30 @@ func TestEachCallOfAnApprovalIsAnInterrupt(t *testing.T) {
 }
 
 func TestClientToolsAreRunByThePage(t *testing.T) {
-	s := newTestServer(t, setup{})
-	tools := func(b string) string {
-		return strings.Replace(b, `"tools":[]`, `"tools":[{"name":"paint","description":"paints","parameters":{"type":"object"}}]`, 1)
-	}
-	say := `u1 /approve paint {"color":"red"}`
-	frames := s.run(tools(body("th", "r1", say)))
-	end := last(frames)
-	if end.Outcome.Type != "success" || len(end.Outcome.Pending) != 1 {
-		t.Fatalf("got %s", end.json)
-	}
-	call := end.Outcome.Pending[0]
-	assistant := fmt.Sprintf(`{"id":"a1","role":"assistant","toolCalls":[{"id":%q,"type":"function","function":{"name":"paint","arguments":"{}"}}]}`, call)
-	result := fmt.Sprintf(`{"id":"t1","role":"tool","toolCallId":%q,"content":"painted"}`, call)
-	if frames = s.run(tools(body("th", "r2", say, assistant, result))); said(frames) != `paint gave "painted"` || frames[0].RunID != "r2" {
-		t.Errorf("got %q", said(frames))
-	}
-	again := s.run(tools(body("th", "r2", say, assistant, result)))
-	wantFrames(t, "the result again", again, frames)
-	old := last(s.run(strings.Replace(tools(body("old", "r1", say)), `"protocolVersion":"1.0",`, "", 1)))
-	if old.Outcome.Type != "success" || old.Outcome.Pending != nil {
-		t.Errorf("before 1.0: %s", old.json)
-	}
+	servertest.EachPlace(t, func(t *testing.T, cluster func() *servertest.Cluster) {
+		s := newTestServer(t, setup{cluster: cluster()})
+		tools := func(b string) string {
+			return strings.Replace(b, `"tools":[]`, `"tools":[{"name":"paint","description":"paints","parameters":{"type":"object"}}]`, 1)
+		}
+		say := `u1 /approve paint {"color":"red"}`
+		frames := s.run(tools(body("th", "r1", say)))
+		end := last(frames)
+		if end.Outcome.Type != "success" || len(end.Outcome.Pending) != 1 {
+			t.Fatalf("got %s", end.json)
+		}
+		call := end.Outcome.Pending[0]
+		assistant := fmt.Sprintf(`{"id":"a1","role":"assistant","toolCalls":[{"id":%q,"type":"function","function":{"name":"paint","arguments":"{}"}}]}`, call)
+		result := fmt.Sprintf(`{"id":"t1","role":"tool","toolCallId":%q,"content":"painted"}`, call)
+		if frames = s.run(tools(body("th", "r2", say, assistant, result))); said(frames) != `paint gave "painted"` || frames[0].RunID != "r2" {
+			t.Errorf("got %q", said(frames))
+		}
+		again := s.run(tools(body("th", "r2", say, assistant, result)))
+		wantFrames(t, "the result again", again, frames)
+		old := last(s.run(strings.Replace(tools(body("old", "r1", say)), `"protocolVersion":"1.0",`, "", 1)))
+		if old.Outcome.Type != "success" || old.Outcome.Pending != nil {
+			t.Errorf("before 1.0: %s", old.json)
+		}
+	})
 }
 
 // CopilotKit adds a tool message for an interrupt that it answers.

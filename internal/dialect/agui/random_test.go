@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
@@ -24,7 +25,7 @@ type randomLog struct {
 
 func (l *randomLog) add(line string, body chat.Body) chat.Seq {
 	l.seq++
-	l.at += chat.AtStep
+	l.at += core.AtStep
 	d := chat.NewDraft(body)
 	_ = d.Normalize() // bodies that no session would store are shown too
 	id := chat.EventID(fmt.Sprintf("e-%d", l.seq))
@@ -53,7 +54,7 @@ func (l *randomLog) once() {
 		if block == "b2" {
 			kind = chat.ThinkingBlock
 		}
-		l.at += chat.AtStep
+		l.at += core.AtStep
 		p := &chat.Preview{Block: chat.BlockID(block), Offset: l.blocks[key], Text: text, End: l.blocks[key] + len(text), Kind: kind, Workstream: line}
 		l.blocks[key] += len(text)
 		l.entries = append(l.entries, turnlog.Entry{At: l.at, Piece: p})

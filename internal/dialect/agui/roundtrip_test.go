@@ -30,10 +30,16 @@ func (s *testServer) summary(id chat.SessionID) string {
 		case chat.AgentUsage:
 			line = fmt.Sprintf("usage %s %d %d", b.Model, b.InputTokens, b.OutputTokens)
 		case chat.AgentInputRequest:
-			line = fmt.Sprintf("ask %s", b.Text)
+			line = fmt.Sprintf("ask %s %s %d-%d %q %q required=%v", b.InputType, b.Text, b.Min, b.Max, b.Placeholder, b.URL, b.Required == nil)
 			for _, o := range b.Options {
-				line += " " + o.Answer()
+				line += fmt.Sprintf(" %s=%s", o.Answer(), o.Label)
 			}
+		case chat.AgentPermissionRequest:
+			line = fmt.Sprint("permission ", b.Scopes, " ", b.Justification)
+		case chat.UserPermissionResponse:
+			line = fmt.Sprint("granted ", b.Granted, b.Duration)
+		case chat.AgentPlan, chat.AgentStatus, chat.AgentArtifact, chat.AgentShare, chat.AgentToolProgress:
+			line = e.Type + " " + string(e.Payload)
 		case chat.AgentApprovalRequest:
 			line = "approve " + b.Calls[0].Tool
 		case chat.UserInputResponse:
@@ -68,10 +74,12 @@ func TestRoundTripGivesTheSameTranscript(t *testing.T) {
 		if _, err := s.Sessions.Append(ctx, chat.Trusted, chat.SessionID(id), []chat.Draft{chat.NewDraft(chat.UserMessage{Text: say})}); err != nil {
 			t.Fatal(err)
 		}
-		if answer.Text != "" || answer.Decisions != nil {
+		if answer.Text != "" || answer.Values != nil || answer.Granted != nil || answer.Decisions != nil {
 			typ := chat.AgentInputRequest{}.Type()
 			if answer.Decisions != nil {
 				typ = chat.AgentApprovalRequest{}.Type()
+			} else if answer.Granted != nil {
+				typ = chat.AgentPermissionRequest{}.Type()
 			}
 			s.Until(chat.SessionID(id), typ, 1)
 			st, err := s.Sessions.State(ctx, chat.Trusted, chat.SessionID(id))
@@ -97,6 +105,15 @@ func TestRoundTripGivesTheSameTranscript(t *testing.T) {
 		{say: "/fail no more paper"},
 		{say: "/ask text", answer: chat.Answer{Text: "Ann"}},
 		{say: "/ask radio", answer: chat.Answer{Text: "sms"}},
+		{say: "/ask dropdown", answer: chat.Answer{Text: "push"}},
+		{say: "/ask checkbox", answer: chat.Answer{Values: []string{"email", "push"}}},
+		{say: "/ask binary_choice", answer: chat.Answer{Text: "cancel"}},
+		{say: "/ask oauth_consent", answer: chat.Answer{Text: "ok"}},
+		{say: "/ask notification"},
+		{say: "/ask radio timeout=0.3"},
+		{say: "/permission mail calendar", answer: chat.Answer{Granted: &[]string{"mail"}, Duration: "once"}},
+		{say: "/plan 3 0"},
+		{say: "/artifact table"},
 	} {
 		id := fmt.Sprint("s", i)
 		ask(near, "demo", "direct-"+id, c.say, c.answer)

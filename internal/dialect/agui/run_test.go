@@ -3,10 +3,13 @@ package agui
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
@@ -197,6 +200,10 @@ func TestAnyThreadIDBelongsToItsCaller(t *testing.T) {
 			if said(whole) != "You said: I am "+user {
 				t.Errorf("%.40s of %s: connect gives %q", thread, user, said(whole))
 			}
+			code, list, _ := s.Call("GET", "/ag-ui/demo?threadId="+url.QueryEscape(thread), "", "Authorization", "Bearer "+servertest.TokenOf(user))
+			if code != http.StatusOK || !strings.Contains(list, "You said: I am "+user) {
+				t.Errorf("%.40s of %s: the messages are %d %s", thread, user, code, list)
+			}
 		}
 	}
 	s.user = "alice"
@@ -206,6 +213,22 @@ func TestAnyThreadIDBelongsToItsCaller(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Threads) != 5 || !strings.Contains(text, "with/slashes and spaces") {
 		t.Errorf("threads: %s", text)
+	}
+	archived := true
+	for sess, err := range s.Sessions.ListAll(t.Context(), chat.Trusted, core.Filter{User: "alice", Limit: 1}) {
+		if err == nil {
+			_, err = s.Sessions.Update(t.Context(), chat.Trusted, sess.ID, chat.SessionUpdated{Archived: &archived})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	for query, want := range map[string]int{"": 4, "?includeArchived=true": 5} {
+		_, text, _ := s.Call("GET", "/api/copilotkit/threads"+query, "", "Authorization", "Bearer "+servertest.TokenOf("alice"))
+		if err := json.Unmarshal([]byte(text), &list); err != nil || len(list.Threads) != want || strings.Count(text, `"archived":true`) != want-4 {
+			t.Errorf("threads%s: %s", query, text)
+		}
 	}
 }
 

@@ -36,12 +36,13 @@ type setup struct {
 	secured bool
 	dir     string
 	agents  map[string]agent.Agent
+	cluster *servertest.Cluster                    // nil is a single server
 	between func(*session.Sessions) pages.Sessions // replaces the session layer
 }
 
 func newTestServer(t testing.TB, s setup) *testServer {
 	t.Helper()
-	o := servertest.Options{Dir: s.dir, Agents: s.agents}
+	o := servertest.Options{Dir: s.dir, Agents: s.agents, Cluster: s.cluster}
 	if s.secured {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}

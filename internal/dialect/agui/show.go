@@ -2,20 +2,21 @@ package agui
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
-	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/jsonpatch"
+	"github.com/parley-hq/parley/internal/pages"
 )
 
 // show adds the frames of an event that belongs to a run. Outside of runs nothing is shown.
 func (x *encoder) show(e *chat.Event) {
 	if x.run == nil {
-		if b := chat.FinishedBlock(e.Body); b != "" {
-			delete(x.blocks, blockKey(e.Workstream, b))
-		}
+		delete(x.blocks, blockMessage(e.Workstream, chat.FinishedBlock(e.Body), e))
 		return
 	}
 	line := e.Workstream
@@ -27,7 +28,7 @@ func (x *encoder) show(e *chat.Event) {
 	case chat.AgentToolCall:
 		x.call(line, cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params)
 	case chat.AgentToolResult:
-		x.result(e, b.CallID, resultText(b.Result), nil)
+		x.result(e, b.CallID, json.Text(b.Result), nil)
 	case chat.AgentToolError:
 		meta := map[string]any{"error": true}
 		if b.Code != "" {
@@ -43,7 +44,7 @@ func (x *encoder) show(e *chat.Event) {
 	case chat.AgentStatus, chat.AgentError, chat.AgentShare:
 		x.custom(line, strings.Replace(e.Type, "agent.", "parley.", 1), e.Payload)
 	case chat.AgentUsage:
-		x.count(b)
+		x.run.usage = aguiwire.AddTokens(x.run.usage, b)
 	case chat.TurnInput:
 		x.steered(b)
 	case chat.WorkstreamLaunched:
@@ -65,20 +66,24 @@ func (x *encoder) show(e *chat.Event) {
 	}
 }
 
-func blockKey(line string, b chat.BlockID) string { return line + "/" + string(b) }
-
-// block returns the state of a block, new when nothing of it was seen.
-func (x *encoder) block(line string, id chat.BlockID, e *chat.Event, thinking bool) *block {
-	key := blockKey(line, id)
+// blockMessage is the id of the message that shows a block. Two workstreams may use the same id of a block.
+func blockMessage(line string, b chat.BlockID, e *chat.Event) string {
+	id := string(b)
 	if id == "" {
-		key = blockKey(line, chat.BlockID(e.ID))
+		id = string(e.ID)
 	}
-	b := x.blocks[key]
-	if b == nil {
-		b = &block{id: messageIDOf(line, id, e), line: line, thinking: thinking}
-		x.blocks[key] = b
+	if line != "" {
+		id = line + "/" + id
 	}
-	return b
+	return strings.ToValidUTF8(id, "")
+}
+
+// block returns the state of the block that a message shows, new when nothing of it was seen.
+func (x *encoder) block(id, line string, thinking bool) *block {
+	if x.blocks[id] == nil {
+		x.blocks[id] = &block{id: id, line: line, thinking: thinking}
+	}
+	return x.blocks[id]
 }
 
 // piece shows a piece of a block. Pieces that come between runs are left out; the end of the block shows them.
@@ -86,7 +91,7 @@ func (x *encoder) piece(p *chat.Preview) {
 	if x.run == nil {
 		return
 	}
-	b := x.block(p.Workstream, p.Block, nil, p.Kind == chat.ThinkingBlock)
+	b := x.block(blockMessage(p.Workstream, p.Block, nil), p.Workstream, p.Kind == chat.ThinkingBlock)
 	if p.Offset > b.sent || p.Offset+len(p.Text) <= b.sent {
 		return
 	}
@@ -97,21 +102,18 @@ func (x *encoder) piece(p *chat.Preview) {
 // write shows a text of a block, and the beginning of its message in this run.
 func (x *encoder) write(b *block, text string) {
 	tag := x.open(b.line)
+	kind, role := "TEXT_MESSAGE", "assistant"
+	if b.thinking {
+		kind, role = "REASONING_MESSAGE", "reasoning"
+	}
 	if !b.open {
 		b.open = true
 		if b.thinking {
 			x.emit(event{Type: "REASONING_START", MessageID: b.id, Subagent: tag})
-			x.emit(event{Type: "REASONING_MESSAGE_START", MessageID: b.id, Role: "reasoning", Subagent: tag})
-		} else {
-			x.emit(event{Type: "TEXT_MESSAGE_START", MessageID: b.id, Role: "assistant", Subagent: tag})
 		}
+		x.emit(event{Type: kind + "_START", MessageID: b.id, Role: role, Subagent: tag})
 	}
-	typ := "TEXT_MESSAGE_CONTENT"
-	if b.thinking {
-		typ = "REASONING_MESSAGE_CONTENT"
-	}
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	x.emit(event{Type: typ, MessageID: b.id, Delta: &text, Subagent: tag})
+	x.emit(event{Type: kind + "_CONTENT", MessageID: b.id, Delta: strings.ToValidUTF8(text, "\uFFFD"), Subagent: tag})
 }
 
 func (x *encoder) closeBlock(b *block) {
@@ -129,15 +131,12 @@ func (x *encoder) closeBlock(b *block) {
 
 // finishBlock shows the rest of a block.
 func (x *encoder) finishBlock(e *chat.Event, id chat.BlockID, text string, thinking bool) {
-	b := x.block(e.Workstream, id, e, thinking)
+	b := x.block(blockMessage(e.Workstream, id, e), e.Workstream, thinking)
 	if b.sent < len(text) {
 		x.write(b, text[b.sent:])
 	}
 	x.closeBlock(b)
-	if id == "" {
-		id = chat.BlockID(e.ID)
-	}
-	delete(x.blocks, blockKey(e.Workstream, id))
+	delete(x.blocks, b.id)
 }
 
 // call shows a tool call once: an approval request and the call that follows it have the same id.
@@ -147,9 +146,8 @@ func (x *encoder) call(line, id, name string, params json.RawMessage) {
 	}
 	x.calls[id] = &call{line: line}
 	tag := x.open(line)
-	args := string(orEmpty(params))
 	x.emit(event{Type: "TOOL_CALL_START", CallID: id, CallName: cmp.Or(name, "tool"), Subagent: tag})
-	x.emit(event{Type: "TOOL_CALL_ARGS", CallID: id, Delta: &args, Subagent: tag})
+	x.emit(event{Type: "TOOL_CALL_ARGS", CallID: id, Delta: string(aguiwire.Arguments(params)), Subagent: tag})
 	x.emit(event{Type: "TOOL_CALL_END", CallID: id, Subagent: tag})
 }
 
@@ -170,16 +168,7 @@ func (x *encoder) result(e *chat.Event, id, text string, meta map[string]any) {
 	x.emit(event{Type: "TOOL_CALL_RESULT", MessageID: string(e.ID) + "-" + id, CallID: id, Content: quote(text), Role: "tool", Subagent: x.open(c.line), Metadata: meta})
 }
 
-// resultText is the result of a tool as text: clients take no other form.
-func resultText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
-		return s
-	}
-	return string(raw)
-}
-
-func quote(s string) json.RawMessage { return chat.AppendString(nil, s) }
+func quote(s string) json.RawMessage { return json.AppendString(nil, s) }
 
 // activity shows something that each later event of the same id replaces.
 func (x *encoder) activity(line, kind, id string, content any) {
@@ -191,7 +180,7 @@ func (x *encoder) activity(line, kind, id string, content any) {
 	if err != nil {
 		return
 	}
-	if patch := delta(x.run.shown[id], b); patch != nil {
+	if patch := jsonpatch.Delta(x.run.shown[id], b); patch != nil {
 		x.emit(event{Type: "ACTIVITY_DELTA", MessageID: id, Activity: kind, Patch: patch, Subagent: tag})
 	} else {
 		x.emit(event{Type: "ACTIVITY_SNAPSHOT", MessageID: id, Activity: kind, Content: b, Subagent: tag})
@@ -200,27 +189,9 @@ func (x *encoder) activity(line, kind, id string, content any) {
 }
 
 func (x *encoder) custom(line, name string, value json.RawMessage) {
-	if len(value) > 0 && string(value) != "null" {
+	if json.NotNull(value) != nil {
 		x.emit(event{Type: "CUSTOM", Name: name, Value: value, Subagent: x.open(line)})
 	}
-}
-
-// count adds tokens to those of the run.
-func (x *encoder) count(u chat.AgentUsage) {
-	i := 0
-	for i < len(x.run.usage) && x.run.usage[i].Model != u.Model {
-		i++
-	}
-	if i == len(x.run.usage) {
-		x.run.usage = append(x.run.usage, aguiwire.Tokens{Model: u.Model})
-	}
-	t := &x.run.usage[i]
-	t.Input += max(0, u.InputTokens)
-	t.Output += max(0, u.OutputTokens)
-	t.Total = t.Input + t.Output
-	t.Reasoning += max(0, u.ReasoningTokens)
-	t.Cached += max(0, u.CacheReadTokens)
-	t.Written += max(0, u.CacheCreationTokens)
 }
 
 // steered shows messages of people that the running turn takes up.
@@ -231,14 +202,12 @@ func (x *encoder) steered(b chat.TurnInput) {
 			continue
 		}
 		delete(x.messages, seq)
-		m, text := e.Body.(chat.UserMessage), ""
-		if text = m.PlainText(); text == "" {
-			continue
+		if text := e.Body.(chat.UserMessage).PlainText(); text != "" {
+			id := messageID(e)
+			x.emit(event{Type: "TEXT_MESSAGE_START", MessageID: id, Role: "user"})
+			x.emit(event{Type: "TEXT_MESSAGE_CONTENT", MessageID: id, Delta: text})
+			x.emit(event{Type: "TEXT_MESSAGE_END", MessageID: id})
 		}
-		id := messageID(e)
-		x.emit(event{Type: "TEXT_MESSAGE_START", MessageID: id, Role: "user"})
-		x.emit(event{Type: "TEXT_MESSAGE_CONTENT", MessageID: id, Delta: &text})
-		x.emit(event{Type: "TEXT_MESSAGE_END", MessageID: id})
 	}
 }
 
@@ -247,7 +216,7 @@ func (x *encoder) unknown(e *chat.Event, b chat.Unknown) {
 	switch state := stateOf(e); {
 	case state != nil:
 		tag := x.open(e.Workstream)
-		if patch := delta(x.run.shown[""], state); patch != nil {
+		if patch := jsonpatch.Delta(x.run.shown[""], state); patch != nil {
 			x.emit(event{Type: "STATE_DELTA", Delta: patch, Subagent: tag})
 		} else {
 			x.emit(event{Type: "STATE_SNAPSHOT", Snapshot: state, Subagent: tag})
@@ -256,6 +225,59 @@ func (x *encoder) unknown(e *chat.Event, b chat.Unknown) {
 	case b.Name != "remote.round" && b.Name != "llm.message": // what only the agent and models read
 		x.custom(e.Workstream, b.Name, b.Payload)
 	}
+}
+
+// stateOf is the state that an event has, nil when it has none.
+func stateOf(e *chat.Event) json.RawMessage {
+	b, ok := e.Body.(chat.Unknown)
+	if !ok {
+		return storedOf(e).State
+	}
+	var r struct {
+		State json.RawMessage `json:"state"`
+	}
+	if b.Name != "remote.round" || json.Unmarshal(b.Payload, &r) != nil {
+		return nil
+	}
+	return json.NotNull(r.State)
+}
+
+// open starts the subagent of a workstream if that has not happened in this run. It returns the tag for its events.
+func (x *encoder) open(line string) string {
+	if _, started := x.run.subagents[line]; line == "" || started {
+		return line
+	}
+	ev := event{Type: "SUBAGENT_STARTED", Subagent: line, Name: line}
+	if w := x.work[line]; w != nil {
+		ev.Name, ev.About, ev.Parent = cmp.Or(w.name, line), w.task, x.open(w.parent)
+	}
+	x.run.subagents[line] = true
+	x.emit(ev)
+	return line
+}
+
+// endWork ends the subagent of a workstream. A subagent ends once in a run.
+func (x *encoder) endWork(id string, ev event) {
+	x.open(id)
+	if !x.run.subagents[id] {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(x.blocks)) {
+		if b := x.blocks[key]; b.line == id {
+			x.closeBlock(b)
+		}
+	}
+	x.run.subagents[id] = false
+	ev.Subagent = id
+	x.emit(ev)
+}
+
+func workResult(b chat.WorkstreamCompleted) json.RawMessage {
+	result := json.NotNull(b.Result)
+	if result == nil && b.Summary != "" {
+		result = quote(b.Summary)
+	}
+	return result
 }
 
 // messageID is the id by which clients know a message of a person.
@@ -272,42 +294,46 @@ func messageID(e *chat.Event) string {
 // userMessage is a message of a person.
 func userMessage(e *chat.Event) message {
 	b, _ := e.Body.(chat.UserMessage)
-	m := message{ID: messageID(e), Role: "user"}
-	parts := userParts(e.Session, b)
-	if len(parts) == 0 {
-		m.Content = quote(b.PlainText())
-		return m
+	var parts []part
+	files := false
+	for _, p := range pages.Parts(e.Session, b) {
+		if p.URL == "" {
+			parts = append(parts, part{Type: "text", Text: p.Text})
+			continue
+		}
+		files = true
+		if p.Type == "file" || p.Type == "text" {
+			p.Type = "document"
+		}
+		parts = append(parts, part{Type: p.Type, Source: aguiwire.NewSource(p.URL, p.MediaType)})
 	}
-	m.Content, _ = json.Marshal(parts) // strings only
+	m := message{ID: messageID(e), Role: "user", Content: quote(b.PlainText())}
+	if files {
+		m.Content = pages.Marshal(parts)
+	}
 	return m
 }
 
-// userParts are the parts of a message, nil when it is only text.
-func userParts(id chat.SessionID, b chat.UserMessage) (parts []part) {
-	only := true
-	if b.Text != "" {
-		parts = append(parts, part{Type: "text", Text: b.Text})
+// messageTypes are the events that messageOf shows as messages.
+var messageTypes = []string{
+	chat.UserMessage{}.Type(), chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.AgentToolCall{}.Type(), chat.AgentToolResult{}.Type(), chat.AgentToolError{}.Type(),
+}
+
+// messageOf is an event as a message.
+func messageOf(e *chat.Event) (m message, ok bool) {
+	switch b := e.Body.(type) {
+	case chat.UserMessage:
+		return userMessage(e), true
+	case chat.AgentText:
+		return message{ID: blockMessage("", b.Block, e), Role: "assistant", Content: quote(b.Text)}, b.Text != ""
+	case chat.AgentThinking:
+		return message{ID: blockMessage("", b.Block, e), Role: "reasoning", Content: quote(b.Text)}, b.Text != ""
+	case chat.AgentToolCall:
+		return message{ID: string(e.ID), Role: "assistant", Calls: []aguiwire.Call{aguiwire.NewCall(cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params)}}, true
+	case chat.AgentToolResult:
+		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(json.Text(b.Result))}, b.CallID != ""
+	case chat.AgentToolError:
+		return message{ID: string(e.ID), Role: "tool", CallID: b.CallID, Content: quote(b.Error), Error: b.Error}, b.CallID != ""
 	}
-	for _, p := range b.Content {
-		if p.Type == "text" {
-			if b.Text == "" {
-				parts = append(parts, part{Type: "text", Text: p.Text})
-			}
-			continue
-		}
-		only = false
-		kind := p.Type
-		if kind == "file" {
-			kind = "document"
-		}
-		address := p.URL
-		if p.Path != "" {
-			address = attachment.URL(id, p.Path)
-		}
-		parts = append(parts, part{Type: kind, Source: aguiwire.NewSource(address, p.MediaType)})
-	}
-	if only {
-		return nil
-	}
-	return parts
+	return m, false
 }

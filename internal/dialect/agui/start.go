@@ -2,6 +2,7 @@ package agui
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
@@ -12,24 +13,26 @@ import (
 // start does what a request for a run asks for: it stores the newest message, or answers prompts. It returns the run to show.
 func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *input, f variant) (*target, error) {
 	t := &target{caller: c, thread: in.ThreadID, runID: in.RunID, variant: f}
-	user, results := in.news()
+	user, results := in.additions()
 	defer d.Lock(c, in.ThreadID)()
 	sess, err := d.findBranch(ctx, c, in)
+	missing := chat.CodeOf(err) == chat.NotFound
+	switch {
+	case err != nil && !missing:
+		return nil, err
+	case missing && len(in.Resume) > 0:
+		return nil, chat.Errorf(chat.NotFound, "there is no thread %q with open questions", text.Clip(in.ThreadID, 80))
+	case missing && user == nil:
+		return t, nil // nothing is stored for a request that adds nothing
+	}
 	var draft chat.Draft
 	var attachments []attachment.File
-	if user != nil && (err == nil || chat.CodeOf(err) == chat.NotFound) {
-		var invalid error // before a session is created for the message
-		if draft, attachments, invalid = d.draft(ctx, c, sess.ID, in, user); invalid != nil {
-			return nil, invalid
+	if user != nil { // before a session is created for the message
+		if draft, attachments, err = d.draft(ctx, c, sess.ID, in, user); err != nil {
+			return nil, err
 		}
 	}
-	if chat.CodeOf(err) == chat.NotFound {
-		if len(in.Resume) > 0 {
-			return nil, chat.Errorf(chat.NotFound, "there is no thread %q with open questions", text.Clip(in.ThreadID, 80))
-		}
-		if user == nil {
-			return t, nil // nothing is stored for a request without news
-		}
+	if missing {
 		sess, err = d.create(ctx, c, agent, in)
 	}
 	if err == nil && sess.Agent == chat.NoAgent && infoOf(&sess).Import {
@@ -59,24 +62,24 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 		}
 	}
 	if user == nil {
-		return t, d.again(ctx, t, st, in)
+		return t, d.showAgain(ctx, t, st, in)
 	}
 	return t, d.say(ctx, t, st, in, user.ID, draft, attachments)
 }
 
 // draft makes the draft of a user message, and the files to store before it. id is empty when there is no session yet.
 func (d *Dialect) draft(ctx context.Context, c chat.Caller, id chat.SessionID, in *input, m *message) (draft chat.Draft, files []attachment.File, err error) {
-	if m.ID == "" {
-		return draft, nil, chat.Errorf(chat.Invalid, "messages: a message needs an id")
+	if m.ID == "" || len(m.ID) > chat.MaxClientID {
+		return draft, nil, chat.Errorf(chat.Invalid, "messages: a message needs an id of 1 to %d bytes", chat.MaxClientID)
 	}
 	body, err := userBody(m)
 	if err == nil {
-		body.Context, err = in.messageContext(m)
+		body.Context, err = in.messageContext()
 	}
 	if err != nil {
 		return draft, nil, err
 	}
-	return d.Draft(ctx, c, id, clientID(m.ID), body)
+	return d.Draft(ctx, c, id, m.ID, body)
 }
 
 // say stores the message, unless it is stored already, and shows the run that answers it.
@@ -85,8 +88,10 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 	if err != nil {
 		return err
 	}
-	if _, reply := bodyOf(e).(chat.UserInputResponse); reply {
-		return d.continueAt(ctx, t, e.Seq)
+	if e != nil {
+		if _, reply := e.Body.(chat.UserInputResponse); reply {
+			return d.continueAt(ctx, t, e.Seq)
+		}
 	}
 	replaced, err := d.replaced(ctx, t, st, in, e, &draft)
 	if err == nil && replaced != nil {
@@ -96,9 +101,10 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 		return err
 	}
 	if e == nil {
-		if p := d.waits(st); p != nil && replaced == nil {
+		asks := slices.IndexFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine })
+		if asks >= 0 && replaced == nil {
 			// When another answer is first in this moment it is a message like any other.
-			if err := d.reply(ctx, t, st, p, in, id, draft); chat.ReasonOf(err) != chat.PromptEnded {
+			if err := d.reply(ctx, t, st, st.Prompts[asks], in, id, draft); chat.ReasonOf(err) != chat.PromptEnded {
 				return err
 			}
 		}
@@ -119,24 +125,22 @@ func sameText(e *chat.Event, draft *chat.Draft) bool {
 	return ok && b.PlainText() == draft.Body.(chat.UserMessage).PlainText()
 }
 
-// again handles a request without news, such as that of a page that lost its connection: the runs that answer its newest message are
+// showAgain handles a request that adds nothing, such as that of a page that lost its connection: the runs that answer its newest message are
 // shown from their start.
-func (d *Dialect) again(ctx context.Context, t *target, st *chat.State, in *input) error {
-	n, more := in.afterUser()
-	if n == 0 || !more {
-		return d.attach(ctx, t, st)
+func (d *Dialect) showAgain(ctx context.Context, t *target, st *chat.State, in *input) error {
+	if said := in.upToUser(); len(said) > 0 && len(said) < len(in.Messages) {
+		e, err := d.sent(ctx, t, said[len(said)-1].ID)
+		if err != nil {
+			return err
+		}
+		if e != nil && !storedOf(e).Imported {
+			t.message, t.rest = e.Seq, true
+			// The page has parts of these runs; the snapshot removes them.
+			t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: said})
+			return nil
+		}
 	}
-	e, err := d.sent(ctx, t, in.Messages[n-1].ID)
-	if err != nil {
-		return err
-	}
-	if e == nil || storedOf(e).Imported {
-		return d.attach(ctx, t, st)
-	}
-	t.message, t.rest = e.Seq, true
-	// The page has parts of these runs. It forgets them.
-	t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: in.Messages[:n]})
-	return nil
+	return d.attach(ctx, t, st)
 }
 
 // sayNext stores a message that was sent together with answers, unless it is stored already. Its run is shown after the run that the
@@ -146,8 +150,7 @@ func (d *Dialect) sayNext(ctx context.Context, t *target, id string, draft chat.
 	if err != nil || e != nil {
 		return err
 	}
-	before := t.from
-	if e, err = d.Store(ctx, t.caller, t.session, draft, attachments); err == nil && e.Seq > before {
+	if e, err = d.Store(ctx, t.caller, t.session, draft, attachments); err == nil && e.Seq > t.from {
 		t.then = e.Seq
 	}
 	return err
@@ -161,7 +164,7 @@ const (
 
 // sent returns the message that pages know by an id, nil when there is none.
 func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, error) {
-	if e, err := d.Message(ctx, t.caller, t.session, clientID(id)); err != nil || e != nil {
+	if e, err := d.Message(ctx, t.caller, t.session, id); err != nil || e != nil {
 		return e, err
 	}
 	// It may be of another person, or the answer to a question.
@@ -172,16 +175,6 @@ func (d *Dialect) sent(ctx context.Context, t *target, id string) (*chat.Event, 
 		}
 	}
 	return nil, nil
-}
-
-// waits returns the prompt that the main line waits for, nil when it does not wait.
-func (d *Dialect) waits(st *chat.State) *chat.Prompt {
-	for _, p := range st.Prompts {
-		if p.Workstream == mainLine {
-			return p
-		}
-	}
-	return nil
 }
 
 // reply handles a message that comes while the turn waits for an answer, from a client that knows no interrupts: it answers a

@@ -6,8 +6,10 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -18,18 +20,10 @@ type threadInfo struct {
 }
 
 func (i threadInfo) metadata() json.RawMessage {
-	return marshal(map[string]threadInfo{via: i})
+	return pages.Marshal(map[string]threadInfo{via: i})
 }
 
-func infoOf(s *chat.Session) threadInfo {
-	var m struct {
-		Own threadInfo `json:"agui"`
-	}
-	if len(s.Metadata) > 0 {
-		_ = json.Unmarshal(s.Metadata, &m) // other clients may store any metadata
-	}
-	return m.Own
-}
+func infoOf(s *chat.Session) threadInfo { return own[threadInfo](s.Metadata) }
 
 // threadOf is the id by which the owner's clients know a session.
 func threadOf(s *chat.Session) string { return cmp.Or(infoOf(s).Thread, string(s.ID)) }
@@ -72,13 +66,13 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, agent string
 
 // history returns drafts of the texts before the newest user message.
 func (in *input) history() (out []chat.Draft) {
-	n, _ := in.afterUser()
-	for _, m := range slices.Backward(in.Messages[:max(0, n-1)]) {
-		said := contentText(m.Content)
+	before := in.upToUser()
+	for _, m := range slices.Backward(before[:max(0, len(before)-1)]) {
+		said := aguiwire.Text(m.Content)
 		var d chat.Draft
 		switch m.Role {
 		case "user":
-			d = chat.NewDraft(chat.UserMessage{Text: said, Context: marshal(map[string]stored{via: {MessageID: text.Clip(m.ID, maxID), Imported: true}})})
+			d = chat.NewDraft(chat.UserMessage{Text: said, Context: pages.Marshal(map[string]stored{via: {MessageID: text.Clip(m.ID, maxID), Imported: true}})})
 		case "assistant":
 			d = chat.NewDraft(chat.AgentText{Text: said})
 		}

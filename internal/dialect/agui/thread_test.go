@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestHistoryIsImportedIntoANewSession(t *testing.T) {
@@ -206,7 +207,7 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	}
 	together(func(int) string { return body("th", "r2", "u0 before", answer("x"), "u1 edited") })
 	together(func(int) string { return body("th", "r3", "u0 before", answer("x"), "u1 edited") })
-	page, err := s.Sessions.List(t.Context(), callerOf("alice"), chat.Filter{Limit: 100})
+	page, err := s.Sessions.List(t.Context(), callerOf("alice"), core.Filter{Limit: 100})
 	if err != nil || len(page.Sessions) != 3 {
 		t.Errorf("%d sessions after an edit and a new answer, %v", len(page.Sessions), err)
 	}

@@ -11,7 +11,6 @@ type (
 	part        = aguiwire.Part
 	resumeEntry = aguiwire.Resume
 	outcome     = aguiwire.Outcome
-	interrupt   = aguiwire.Interrupt
 )
 
 // input is the body of a request for a run.
@@ -52,6 +51,17 @@ type event struct {
 	Usage     []aguiwire.Tokens `json:"usage,omitempty"`
 	Metadata  map[string]any    `json:"metadata,omitempty"`
 	Time      int64             `json:"timestamp,omitempty"` // milliseconds
+}
+
+// own reads what this dialect has written to a context or to metadata, under "agui". Other clients may store anything there.
+func own[T any](raw json.RawMessage) T {
+	var m struct {
+		Own T `json:"agui"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		m.Own = *new(T)
+	}
+	return m.Own
 }
 
 // stored is what the context of a user.message has under "agui".

@@ -14,10 +14,11 @@ import (
 
 // Limits of a request. The page's history is not read, so it has no limit but that of the body.
 const (
-	maxParts     = 1000 // of the last message
-	maxTools     = 128
-	maxMessageID = 200 // bytes; it becomes a client_id
-	maxChatID    = 1000
+	maxParts          = 1000   // of a user message
+	maxAssistantParts = 20_000 // a page sends its answer with all that the agent did in the turn
+	maxTools          = 128
+	maxMessageID      = 200 // bytes; it becomes a client_id
+	maxChatID         = 1000
 )
 
 // Values of trigger.
@@ -109,8 +110,10 @@ func decodeSend(b []byte) (*sendRequest, error) {
 		return nil, invalid("The last message has the role %q: send a user message, or an assistant message with answers.", text.Clip(m.Role, 80))
 	case len(m.ID) > maxMessageID:
 		return nil, invalid("The id of a message has at most %d bytes.", maxMessageID)
-	case len(m.Parts) > maxParts:
+	case m.Role == roleUser && len(m.Parts) > maxParts:
 		return nil, chat.Errorf(chat.TooLarge, "A message has at most %d parts.", maxParts)
+	case len(m.Parts) > maxAssistantParts:
+		return nil, chat.Errorf(chat.TooLarge, "A message of the agent has at most %d parts.", maxAssistantParts)
 	case m.Role == roleUser && len(m.Parts) == 0:
 		return nil, invalid("The message is empty: parts has neither text nor a file.")
 	case req.chat == "" && len(in.Messages) > 0:
@@ -126,7 +129,7 @@ func decodeSend(b []byte) (*sendRequest, error) {
 	}
 	if n := len(in.Messages); n > 1 {
 		var before pageMessage
-		if edge.Decode(in.Messages[n-2], &before) == nil && before.Role == roleAssistant && len(before.Parts) <= maxParts {
+		if edge.Decode(in.Messages[n-2], &before) == nil && before.Role == roleAssistant && len(before.Parts) <= maxAssistantParts {
 			req.before = before
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
@@ -93,7 +94,7 @@ func messageID(turn chat.TurnID, message chat.Seq) string {
 
 // start is the first chunk of a response.
 func (r *run) start(message chat.Seq) chunk {
-	b := marshal(struct {
+	b := pages.Marshal(struct {
 		Session chat.SessionID `json:"session_id"`
 		Turn    chat.TurnID    `json:"turn_id"`
 		Agent   string         `json:"agent"`
@@ -263,7 +264,7 @@ func (r *run) mainLine(e *chat.Event) {
 		r.emit(chunk{Type: dataStatus, Data: e.Payload, Transient: true})
 	case chat.AgentUsage:
 		r.usage = r.usage.Plus(b.Usage)
-		r.emit(chunk{Type: chunkMetadata, Metadata: marshal(map[string]chat.Usage{"usage": r.usage})})
+		r.emit(chunk{Type: chunkMetadata, Metadata: pages.Marshal(map[string]chat.Usage{"usage": r.usage})})
 	case chat.AgentError:
 		r.emit(chunk{Type: dataError, ID: string(e.ID), Data: e.Payload})
 	case chat.AgentShare:
@@ -289,7 +290,7 @@ func (r *run) input(e *chat.Event, b chat.TurnInput) {
 		if e == nil || e.Via == via {
 			continue
 		}
-		r.emit(chunk{Type: dataSteered, ID: string(e.ID), Data: marshal(struct {
+		r.emit(chunk{Type: dataSteered, ID: string(e.ID), Data: pages.Marshal(struct {
 			Text string     `json:"text"`
 			By   chat.Actor `json:"by"`
 		}{e.Body.(chat.UserMessage).PlainText(), e.Actor})})
@@ -301,7 +302,7 @@ func (r *run) tool(id, name string, input json.RawMessage, client bool) {
 	if c := r.calls[id]; c != nil && c.message == r.at.message && !c.done {
 		return // an approval request has shown it
 	}
-	if len(input) == 0 || string(input) == "null" {
+	if input = json.NotNull(input); input == nil {
 		input = json.RawMessage("{}")
 	}
 	r.part()
@@ -386,13 +387,4 @@ func (r *run) complete(b chat.TurnCompleted) {
 		reason = finishError
 	}
 	r.emit(chunk{Type: chunkFinish, Finish: reason})
-}
-
-// marshal encodes a value of this package.
-func marshal(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return json.RawMessage("{}")
-	}
-	return b
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 )
 
 // Prompts of all lines are shown, because the page may be the only place where a person can answer.
@@ -45,7 +46,7 @@ func callsOf(p *chat.Prompt) []chat.ApprovalCall {
 		return nil
 	}
 	b := p.Permission
-	return []chat.ApprovalCall{{CallID: p.RequestID, Tool: cmp.Or(b.Tool, toolPermission), Params: marshal(struct {
+	return []chat.ApprovalCall{{CallID: p.RequestID, Tool: cmp.Or(b.Tool, toolPermission), Params: pages.Marshal(struct {
 		Scopes        []string        `json:"scopes"`
 		Justification string          `json:"justification,omitempty"`
 		Params        json.RawMessage `json:"requested_args,omitempty"`
@@ -55,7 +56,7 @@ func callsOf(p *chat.Prompt) []chat.ApprovalCall {
 // questionInput is the input of the tool that asks a person.
 func questionInput(p *chat.Prompt) json.RawMessage {
 	q := p.Input
-	return marshal(struct {
+	return pages.Marshal(struct {
 		Text        string         `json:"text"`
 		InputType   chat.InputType `json:"input_type"`
 		Options     []chat.Option  `json:"options,omitempty"`
@@ -71,7 +72,7 @@ func questionInput(p *chat.Prompt) json.RawMessage {
 func (r *run) askAbout(request, id, tool string, params json.RawMessage, client bool) {
 	approval := approvalID(request, id)
 	if r.legacy && !client {
-		r.tool(approval, toolApprove, marshal(struct {
+		r.tool(approval, toolApprove, pages.Marshal(struct {
 			Tool  string          `json:"tool"`
 			Input json.RawMessage `json:"input,omitempty"`
 		}{tool, params}), true)
@@ -116,7 +117,7 @@ func (r *run) answered(e *chat.Event) {
 			r.output(id, chunk{Type: chunkToolError, Error: text})
 		}
 	}
-	r.emit(chunk{Type: dataAnswered, ID: request, Data: marshal(struct {
+	r.emit(chunk{Type: dataAnswered, ID: request, Data: pages.Marshal(struct {
 		RequestID string           `json:"request_id"`
 		By        chat.Actor       `json:"by"`
 		At        chat.At          `json:"at"`
@@ -139,9 +140,9 @@ func isReply(e *chat.Event) bool {
 // inputOutput is the answer to a question as the output of its tool.
 func inputOutput(b chat.UserInputResponse) json.RawMessage {
 	if len(b.Values) > 1 {
-		return marshal(b.Values)
+		return pages.Marshal(b.Values)
 	}
-	return chat.AppendString(nil, b.Text+strings.Join(b.Values, ""))
+	return json.AppendString(nil, b.Text+strings.Join(b.Values, ""))
 }
 
 // decided shows the decision about a call. The result of an approved call comes from the agent.
@@ -150,7 +151,7 @@ func (r *run) decided(p *prompt, d *chat.Decision) {
 	client := slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return c.CallID == id && c.Client })
 	switch {
 	case r.legacy && !client:
-		r.output(approvalID(p.RequestID, id), chunk{Type: chunkToolOutput, Output: marshal(map[string]bool{"approved": d.Approve})})
+		r.output(approvalID(p.RequestID, id), chunk{Type: chunkToolOutput, Output: pages.Marshal(map[string]bool{"approved": d.Approve})})
 	case len(d.Result) > 0:
 		r.output(id, chunk{Type: chunkToolOutput, Output: d.Result})
 	case d.Error != "":
@@ -166,11 +167,11 @@ func (r *run) decided(p *prompt, d *chat.Decision) {
 func (r *run) granted(p *prompt, b chat.UserPermissionResponse) {
 	switch {
 	case r.legacy:
-		r.output(approvalID(p.RequestID, p.RequestID), chunk{Type: chunkToolOutput, Output: marshal(map[string]bool{"approved": len(b.Granted) > 0})})
+		r.output(approvalID(p.RequestID, p.RequestID), chunk{Type: chunkToolOutput, Output: pages.Marshal(map[string]bool{"approved": len(b.Granted) > 0})})
 	case len(b.Granted) == 0:
 		r.output(p.RequestID, chunk{Type: chunkToolDenied})
 	default:
-		r.output(p.RequestID, chunk{Type: chunkToolOutput, Output: marshal(struct {
+		r.output(p.RequestID, chunk{Type: chunkToolOutput, Output: pages.Marshal(struct {
 			Granted  []string `json:"granted"`
 			Denied   []string `json:"denied,omitempty"`
 			Duration string   `json:"duration,omitempty"`

@@ -3,6 +3,7 @@ package aisdk
 import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 )
 
 // workView is a workstream as a page sees it. Each change replaces the part.
@@ -71,5 +72,5 @@ func (r *run) changed(id string, change func(*workView)) {
 		r.work[id] = w
 	}
 	change(w)
-	r.emit(chunk{Type: dataWorkstream, ID: id, Data: marshal(w)})
+	r.emit(chunk{Type: dataWorkstream, ID: id, Data: pages.Marshal(w)})
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
@@ -19,7 +20,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 	if b, ok := e.Body.(chat.UserMessage); ok && e.Workstream == mainLine {
 		l := &listing{users: map[chat.Seq]*uiMessage{}}
 		l.user(&e, userParts(e.Session, b))
-		return append(out, marshal(l.messages[0])), nil
+		return append(out, pages.Marshal(l.messages[0])), nil
 	}
 	r := newRun(false)
 	from := turnlog.Number(e.Turn)
@@ -35,14 +36,14 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		}
 	}
 	if _, ok := e.Body.(chat.TurnStarted); ok && e.Workstream == mainLine {
-		out = append(out, marshal(r.start(0)))
+		out = append(out, pages.Marshal(r.start(0)))
 	}
 	for _, s := range r.added {
 		for i := range s.chunks {
-			out = append(out, marshal(s.chunks[i]))
+			out = append(out, pages.Marshal(s.chunks[i]))
 		}
 		if s.asks {
-			out = append(out, marshal(chunk{Type: chunkFinish, Finish: finishTools}))
+			out = append(out, pages.Marshal(chunk{Type: chunkFinish, Finish: finishTools}))
 		}
 	}
 	return out, nil

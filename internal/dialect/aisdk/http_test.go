@@ -30,70 +30,76 @@ func TestATurnIsAMessage(t *testing.T) {
 }
 
 func TestTheSameMessageIsSentOnce(t *testing.T) {
-	s := newTestServer(t, nil)
-	first := s.say("c1", "m1", "/echo hello")
-	again := s.say("c1", "m1", "/echo hello")
-	if fmt.Sprint(first.chunks) != fmt.Sprint(again.chunks) {
-		t.Errorf("the second response is\n%v\nthe first\n%v", again.chunks, first.chunks)
-	}
-	tools := strings.Replace(userMessage("c1", "m1", "/echo hello"), `{"id"`, `{"system":"be brief","tools":{"clipboard":{}},"id"`, 1)
-	if again := s.post(tools); fmt.Sprint(first.chunks) != fmt.Sprint(again.chunks) {
-		t.Errorf("with other tools of the page: %d %s %v", again.status, again.text, again.chunks)
-	}
-	if n := len(s.Events("c1", "user.message")); n != 1 {
-		t.Errorf("%d messages are stored", n)
-	}
-	if other := s.say("c1", "m1", "/echo another"); other.status != http.StatusConflict {
-		t.Errorf("another text with the same id: %d %s", other.status, other.text)
-	}
+	servertest.EachPlace(t, func(t *testing.T, cluster func() *servertest.Cluster) {
+		s := newTestServerIn(t, cluster(), nil)
+		first := s.say("c1", "m1", "/echo hello")
+		again := s.say("c1", "m1", "/echo hello")
+		if fmt.Sprint(first.chunks) != fmt.Sprint(again.chunks) {
+			t.Errorf("the second response is\n%v\nthe first\n%v", again.chunks, first.chunks)
+		}
+		tools := strings.Replace(userMessage("c1", "m1", "/echo hello"), `{"id"`, `{"system":"be brief","tools":{"clipboard":{}},"id"`, 1)
+		if again := s.post(tools); fmt.Sprint(first.chunks) != fmt.Sprint(again.chunks) {
+			t.Errorf("with other tools of the page: %d %s %v", again.status, again.text, again.chunks)
+		}
+		if n := len(s.Events("c1", "user.message")); n != 1 {
+			t.Errorf("%d messages are stored", n)
+		}
+		if other := s.say("c1", "m1", "/echo another"); other.status != http.StatusConflict {
+			t.Errorf("another text with the same id: %d %s", other.status, other.text)
+		}
+	})
 }
 
 func TestEveryIndexResumesARun(t *testing.T) {
-	s := newTestServer(t, nil)
-	whole := s.say("c1", "m1", "/stream 10 0")
-	n := len(whole.chunks)
-	for i := range n + 2 {
-		rest := s.get(fmt.Sprintf("/api/chat/%s/stream?startIndex=%d", whole.run, i))
-		if want := whole.chunks[min(i, n-1):]; fmt.Sprint(rest.chunks) != fmt.Sprint(want) {
-			t.Errorf("from %d on: %v", i, rest.chunks)
+	servertest.EachPlace(t, func(t *testing.T, cluster func() *servertest.Cluster) {
+		s := newTestServerIn(t, cluster(), nil)
+		whole := s.say("c1", "m1", "/stream 10 0")
+		n := len(whole.chunks)
+		for i := range n + 2 {
+			rest := s.get(fmt.Sprintf("/api/chat/%s/stream?startIndex=%d", whole.run, i))
+			if want := whole.chunks[min(i, n-1):]; fmt.Sprint(rest.chunks) != fmt.Sprint(want) {
+				t.Errorf("from %d on: %v", i, rest.chunks)
+			}
 		}
-	}
-	res := s.Send("GET", "/api/chat/"+whole.run+"/stream?startIndex=-3", "", s.header()...)
-	tail := s.read(res, 0)
-	if fmt.Sprint(tail.chunks) != fmt.Sprint(whole.chunks[n-3:]) || res.Header.Get("X-Workflow-Stream-Tail-Index") != fmt.Sprint(n-1) {
-		t.Errorf("the last three are %v, the tail is %s", tail.chunks, res.Header.Get("X-Workflow-Stream-Tail-Index"))
-	}
+		res := s.Send("GET", "/api/chat/"+whole.run+"/stream?startIndex=-3", "", s.header()...)
+		tail := s.read(res, 0)
+		if fmt.Sprint(tail.chunks) != fmt.Sprint(whole.chunks[n-3:]) || res.Header.Get("X-Workflow-Stream-Tail-Index") != fmt.Sprint(n-1) {
+			t.Errorf("the last three are %v, the tail is %s", tail.chunks, res.Header.Get("X-Workflow-Stream-Tail-Index"))
+		}
+	})
 }
 
 func TestAnApprovalContinuesTheMessage(t *testing.T) {
-	for _, approve := range []bool{true, false} {
-		s := newTestServer(t, nil)
-		asked := s.say("c1", "m1", `/approve deploy {"env":"prod"}`)
-		if asked.finish(t) != finishTools {
-			t.Fatalf("%v", asked.chunks)
+	servertest.EachPlace(t, func(t *testing.T, cluster func() *servertest.Cluster) {
+		for _, approve := range []bool{true, false} {
+			s := newTestServerIn(t, cluster(), nil)
+			asked := s.say("c1", "m1", `/approve deploy {"env":"prod"}`)
+			if asked.finish(t) != finishTools {
+				t.Fatalf("%v", asked.chunks)
+			}
+			request := asked.find(t, chunkToolAsk)
+			part := fmt.Sprintf(`{"type":"dynamic-tool","toolName":"deploy","toolCallId":%q,"state":"approval-responded","input":{},"approval":{"id":%q,"approved":%t,"reason":"because"}}`,
+				request["toolCallId"], request["approvalId"], approve)
+			rest := s.answer("c1", asked.id(t), part)
+			if rest.id(t) != asked.id(t) || rest.finish(t) != finishStop || rest.run != asked.run+".1" {
+				t.Fatalf("the rest is %s %v", rest.run, rest.chunks)
+			}
+			result := chunkToolOutput
+			if !approve {
+				result = chunkToolDenied
+			}
+			if got := rest.find(t, result)["toolCallId"]; got != request["toolCallId"] {
+				t.Errorf("the output belongs to %v", got)
+			}
+			rest.find(t, dataAnswered)
+			if late := s.answer("c1", asked.id(t), part); fmt.Sprint(late.chunks) != fmt.Sprint(rest.chunks) {
+				t.Errorf("the same answer again gets %v", late.chunks)
+			}
+			if n := len(s.Events("c1", "user.approval_response")); n != 1 {
+				t.Errorf("%d answers are stored", n)
+			}
 		}
-		request := asked.find(t, chunkToolAsk)
-		part := fmt.Sprintf(`{"type":"dynamic-tool","toolName":"deploy","toolCallId":%q,"state":"approval-responded","input":{},"approval":{"id":%q,"approved":%t,"reason":"because"}}`,
-			request["toolCallId"], request["approvalId"], approve)
-		rest := s.answer("c1", asked.id(t), part)
-		if rest.id(t) != asked.id(t) || rest.finish(t) != finishStop || rest.run != asked.run+".1" {
-			t.Fatalf("the rest is %s %v", rest.run, rest.chunks)
-		}
-		result := chunkToolOutput
-		if !approve {
-			result = chunkToolDenied
-		}
-		if got := rest.find(t, result)["toolCallId"]; got != request["toolCallId"] {
-			t.Errorf("the output belongs to %v", got)
-		}
-		rest.find(t, dataAnswered)
-		if late := s.answer("c1", asked.id(t), part); fmt.Sprint(late.chunks) != fmt.Sprint(rest.chunks) {
-			t.Errorf("the same answer again gets %v", late.chunks)
-		}
-		if n := len(s.Events("c1", "user.approval_response")); n != 1 {
-			t.Errorf("%d answers are stored", n)
-		}
-	}
+	})
 }
 
 func TestAForgedApprovalWritesNothing(t *testing.T) {
@@ -133,35 +139,37 @@ func TestAQuestionIsAnsweredByAToolOutput(t *testing.T) {
 }
 
 func TestAMessageAnswersAQuestion(t *testing.T) {
-	s := newTestServer(t, nil)
-	asked := s.say("c1", "m1", "/ask text")
-	rest := s.say("c1", "m2", "blue")
-	if rest.id(t) == asked.id(t) || !strings.Contains(rest.words(), "blue") {
-		t.Fatalf("%v", rest.chunks)
-	}
-	if slices.Contains(rest.types(), chunkToolOutput) {
-		t.Error("the new message has the output of a call of another message")
-	}
-	if again := s.say("c1", "m2", "blue"); fmt.Sprint(again.chunks) != fmt.Sprint(rest.chunks) {
-		t.Errorf("again: %v", again.chunks)
-	}
-	if n := len(s.Events("c1", "user.message")); n != 1 {
-		t.Errorf("%d messages are stored", n)
-	}
-	var list []struct {
-		ID, Role string
-	}
-	_, body, _ := s.Call("GET", "/api/chat/c1/messages", "")
-	if err := json.Unmarshal([]byte(body), &list); err != nil {
-		t.Fatal(err)
-	}
-	var ids []string
-	for _, m := range list {
-		ids = append(ids, m.ID)
-	}
-	if want := []string{"m1", asked.id(t), "m2", rest.id(t)}; !slices.Equal(ids, want) {
-		t.Errorf("the messages are %v, not %v", ids, want)
-	}
+	servertest.EachPlace(t, func(t *testing.T, cluster func() *servertest.Cluster) {
+		s := newTestServerIn(t, cluster(), nil)
+		asked := s.say("c1", "m1", "/ask text")
+		rest := s.say("c1", "m2", "blue")
+		if rest.id(t) == asked.id(t) || !strings.Contains(rest.words(), "blue") {
+			t.Fatalf("%v", rest.chunks)
+		}
+		if slices.Contains(rest.types(), chunkToolOutput) {
+			t.Error("the new message has the output of a call of another message")
+		}
+		if again := s.say("c1", "m2", "blue"); fmt.Sprint(again.chunks) != fmt.Sprint(rest.chunks) {
+			t.Errorf("again: %v", again.chunks)
+		}
+		if n := len(s.Events("c1", "user.message")); n != 1 {
+			t.Errorf("%d messages are stored", n)
+		}
+		var list []struct {
+			ID, Role string
+		}
+		_, body, _ := s.Call("GET", "/api/chat/c1/messages", "")
+		if err := json.Unmarshal([]byte(body), &list); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, m := range list {
+			ids = append(ids, m.ID)
+		}
+		if want := []string{"m1", asked.id(t), "m2", rest.id(t)}; !slices.Equal(ids, want) {
+			t.Errorf("the messages are %v, not %v", ids, want)
+		}
+	})
 }
 
 func TestAMessageDoesNotWaitBehindAnApproval(t *testing.T) {

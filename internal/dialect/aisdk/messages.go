@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
 )
 
 // uiMessage is a message as pages keep it. Assistant messages are folded from chunks as the clients do it.
@@ -212,22 +212,11 @@ func filePart(url, mediaType, name string) *uiPart {
 
 // userParts returns the parts of a person's message. The clients refuse a message without parts.
 func userParts(id chat.SessionID, b chat.UserMessage) (parts []*uiPart) {
-	if b.Text != "" {
-		parts = append(parts, textPart(b.Text))
-	}
-	for _, p := range b.Content {
-		if p.Type == "text" && p.Text != "" {
-			if b.Text == "" {
-				parts = append(parts, textPart(p.Text))
-			}
-			continue
-		}
-		address := p.URL
-		if p.Path != "" {
-			address = attachment.URL(id, p.Path)
-		}
-		if address != "" {
-			parts = append(parts, filePart(address, cmp.Or(p.MediaType, "application/octet-stream"), p.Name))
+	for _, p := range pages.Parts(id, b) {
+		if p.URL == "" {
+			parts = append(parts, textPart(p.Text))
+		} else {
+			parts = append(parts, filePart(p.URL, cmp.Or(p.MediaType, "application/octet-stream"), p.Name))
 		}
 	}
 	if len(parts) == 0 {

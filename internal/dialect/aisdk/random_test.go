@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
@@ -41,7 +43,7 @@ func newRandomLog(seed uint64) *randomLog {
 func (l *randomLog) event(body chat.Body, line string, turn chat.TurnID) chat.Event {
 	l.seq++
 	e := chat.Event{
-		Session: "c1", Seq: l.seq + 10, At: chat.At(l.seq+10) * chat.AtStep, Type: body.Type(), ID: chat.EventID(chat.MakeID(7, l.seq+10).Text(chat.EventPrefix)),
+		Session: "c1", Seq: l.seq + 10, At: chat.At(l.seq+10) * core.AtStep, Type: body.Type(), ID: chat.EventID(chat.MakeID(7, l.seq+10).Text(chat.EventPrefix)),
 		Turn: turn, Workstream: line, Actor: chat.Actor{Kind: chat.Agent, ID: "demo"}, Body: body,
 	}
 	d := chat.NewDraft(body)
@@ -141,7 +143,7 @@ func (l *randomLog) piece(line string, turn chat.TurnID, text string) {
 	b := pick(l, l.blocks)
 	p := &chat.Preview{Block: b.ID, Offset: len(b.Text), End: len(b.Text) + len(text), Text: text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn}
 	b.Text += text
-	l.entries = append(l.entries, turnlog.Entry{At: chat.At(l.seq+10)*chat.AtStep + 1, Piece: p})
+	l.entries = append(l.entries, turnlog.Entry{At: chat.At(l.seq+10)*core.AtStep + 1, Piece: p})
 }
 
 func (l *randomLog) finish() {
@@ -254,7 +256,7 @@ func segments(t *testing.T, l *randomLog, legacy bool) (all []segment) {
 
 func encoded(chunks []chunk) (out []json.RawMessage) {
 	for i := range chunks {
-		out = append(out, marshal(chunks[i]))
+		out = append(out, pages.Marshal(chunks[i]))
 	}
 	return out
 }
@@ -323,7 +325,7 @@ func TestAnyLogGivesTheSameChunksToEveryReader(t *testing.T) {
 				p.Executed = false // a resumed page is told that a tool of its own was run
 			}
 		}
-		if got, want := string(marshal(replayed)), string(marshal(live)); got != want || got == "{}" {
+		if got, want := string(pages.Marshal(replayed)), string(pages.Marshal(live)); got != want || got == "{}" {
 			t.Fatalf("seed %d: a resumed page has\n%s\nnot\n%s", seed, got, want)
 		}
 		if file == nil || seed >= 150 {

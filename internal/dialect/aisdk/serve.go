@@ -107,7 +107,7 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 		err := d.follow(ctx, c, t, func(chunks []chunk) error {
 			buf = buf[:0]
 			for i := range chunks {
-				buf = wire.AppendSSE(buf, "", "", marshal(chunks[i]))
+				buf = wire.AppendSSE(buf, "", "", pages.Marshal(chunks[i]))
 			}
 			return s.Write(ctx, buf)
 		}, idle)
@@ -122,8 +122,8 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 const replayFinished = "finished"
 
 // resume responds with a run from a chunk on, or with the newest message of a chat whose turn is not over. 204 means that
-// there is nothing to resume. A page that was cut off longer than the turn ran keeps half a message then; with
-// replay=finished it gets the newest message in any case.
+// there is nothing to resume. A page that was offline until the turn ended would keep an incomplete message; with
+// replay=finished it always gets the newest message.
 func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	finished := r.URL.Query().Get("replay") == replayFinished
 	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), isLegacy(r), finished)

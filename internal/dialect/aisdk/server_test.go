@@ -24,7 +24,13 @@ type testServer struct {
 
 func newTestServer(t testing.TB, agents map[string]agent.Agent, users ...string) *testServer {
 	t.Helper()
-	o := servertest.Options{Agents: agents}
+	return newTestServerIn(t, nil, agents, users...)
+}
+
+// newTestServerIn is newTestServer for a node of a cluster; nil means a single server.
+func newTestServerIn(t testing.TB, c *servertest.Cluster, agents map[string]agent.Agent, users ...string) *testServer {
+	t.Helper()
+	o := servertest.Options{Agents: agents, Cluster: c}
 	for _, u := range users {
 		o.Tokens = append(o.Tokens, servertest.User(u))
 	}

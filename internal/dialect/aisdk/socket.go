@@ -9,6 +9,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -280,7 +281,7 @@ func (s *socket) respond(ctx context.Context, c chat.Caller, request string, t t
 	err := s.d.follow(ctx, c, t, func(chunks []chunk) error {
 		frames = frames[:0]
 		for i := range chunks {
-			frames = wire.AppendTextFrame(frames, marshal(serverFrame{Type: frameChunk, Request: request, Sequence: &n, Chunk: &chunks[i]}))
+			frames = wire.AppendTextFrame(frames, pages.Marshal(serverFrame{Type: frameChunk, Request: request, Sequence: &n, Chunk: &chunks[i]}))
 			n++
 		}
 		return s.conn.Write(ctx, frames)
@@ -294,5 +295,5 @@ func (s *socket) fail(ctx context.Context, request string, err error) error {
 }
 
 func (s *socket) write(ctx context.Context, f serverFrame) error {
-	return s.conn.WriteText(ctx, marshal(f))
+	return s.conn.WriteText(ctx, pages.Marshal(f))
 }

@@ -43,6 +43,36 @@ func TestAToolOfThePage(t *testing.T) {
 	}
 }
 
+// A page sends its answer inside the whole message of the turn, which has a part for each thing that the agent did.
+func TestALongTurnIsAnswered(t *testing.T) {
+	const calls = 1200
+	s := newTestServer(t, map[string]agent.Agent{"worker": agentFunc(func(ctx context.Context, turn *agent.Turn) error {
+		for i := range calls {
+			if _, err := turn.AppendAll(ctx, chat.AgentToolCall{CallID: fmt.Sprint("c", i), Tool: "read"}, chat.AgentToolResult{CallID: fmt.Sprint("c", i), Result: json.RawMessage("1")}); err != nil {
+				return err
+			}
+		}
+		decisions, err := turn.Approve(ctx, chat.AgentApprovalRequest{Calls: []chat.ApprovalCall{{CallID: "k", Tool: "deploy"}}})
+		if err != nil {
+			return err
+		}
+		return turn.Say(ctx, fmt.Sprint("approved: ", decisions[0].Approve))
+	})})
+	for name, message := range map[string]string{"c1": "", "c2": `,{"id":"m2","role":"user","parts":[{"type":"text","text":"and go on"}]}`} {
+		asked := s.post(fmt.Sprintf(`{"id":%q,"agent":"worker","messages":[{"id":"m1","role":"user","parts":[{"type":"text","text":"go"}]}]}`, name))
+		request := asked.find(t, chunkToolAsk)
+		parts := strings.Repeat(`{"type":"step-start"},{"type":"dynamic-tool","toolName":"read","toolCallId":"c1","state":"output-available","input":{},"output":1},`, calls)
+		parts += fmt.Sprintf(`{"type":"dynamic-tool","toolName":"deploy","toolCallId":"k","state":"approval-responded","input":{},"approval":{"id":%q,"approved":true}}`, request["approvalId"])
+		rest := s.post(fmt.Sprintf(`{"id":%q,"messages":[{"id":%q,"role":"assistant","parts":[%s]}%s]}`, name, asked.id(t), parts, message))
+		if rest.status != http.StatusOK || len(s.Events(chat.SessionID(name), "user.approval_response")) != 1 {
+			t.Errorf("%s: %d %s", name, rest.status, rest.text)
+		}
+		if message == "" && rest.words() != "approved: true" {
+			t.Errorf("the rest is %q", rest.words())
+		}
+	}
+}
+
 // A resumed page must not run its tool a second time.
 func TestAToolThatWasRunIsMarked(t *testing.T) {
 	release := make(chan struct{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -158,7 +159,7 @@ func decision(v llm.Verdict, id string) chat.Decision {
 		case v.Parts != nil:
 			d.Result = llm.AppendParts(nil, v.Parts)
 		default:
-			d.Result = chat.AppendString(nil, cmp.Or(v.Text, strings.Join(v.Stdout, "\n")))
+			d.Result = json.AppendString(nil, cmp.Or(v.Text, strings.Join(v.Stdout, "\n")))
 		}
 		return d
 	}

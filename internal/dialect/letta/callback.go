@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/record"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // kindCallback is the kind of the records of callbacks. They stay, with the result of the call.
@@ -156,10 +157,8 @@ func (d *Dialect) post(ctx context.Context, address string, body []byte) (status
 		if err == nil || try == callbackTries {
 			return status, err
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return status, ctx.Err()
+		if err := sleep.For(ctx, pause); err != nil {
+			return status, err
 		}
 		pause *= 2
 	}

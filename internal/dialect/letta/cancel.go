@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/record"
 )
@@ -86,7 +87,7 @@ func (q *request) stop(id chat.SessionID, turn chat.TurnID) (chat.TurnID, error)
 	}
 	ctx, cancel := context.WithTimeout(q.ctx, cancelWait)
 	defer cancel()
-	for batch, err := range q.opt.Sessions.Watch(ctx, q.caller, id, chat.Start{Cursor: &chat.Cursor{Seq: st.Last}}, nil) {
+	for batch, err := range q.opt.Sessions.Watch(ctx, q.caller, id, core.Start{Cursor: &chat.Cursor{Seq: st.Last}}, nil) {
 		if err != nil {
 			break // the stop itself is stored
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
@@ -140,7 +141,7 @@ func (q *request) selectConversations(agents []string, id string, active bool) (
 	if len(agents) > 0 {
 		return out, nil
 	}
-	page, err := q.opt.Sessions.List(q.ctx, q.caller, chat.Filter{Limit: recentConversations})
+	page, err := q.opt.Sessions.List(q.ctx, q.caller, core.Filter{Limit: recentConversations})
 	if err != nil {
 		return nil, err
 	}

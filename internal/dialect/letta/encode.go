@@ -84,7 +84,7 @@ func orNull[T comparable](v T) any {
 }
 
 // quote is a text as JSON.
-func quote(s string) json.RawMessage { return chat.AppendString(nil, s) }
+func quote(s string) json.RawMessage { return json.AppendString(nil, s) }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/llm"
 )
@@ -67,7 +68,7 @@ func (q *request) framesInRun(cv *conversation, started chat.Event, e *chat.Even
 		}
 		known := len(feed.Messages())
 		feed.Continue() // after a question
-		items, err := feed.Take(&chat.Entry{Fact: fact, At: e.At})
+		items, err := feed.Take(&core.Entry{Fact: fact, At: e.At})
 		if err != nil {
 			return nil, err
 		}

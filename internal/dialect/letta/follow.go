@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -47,7 +48,7 @@ func (f *follower) position() chat.At {
 }
 
 // entries watches the conversation. It calls idle, unless that is nil, after each heartbeat without an entry.
-func (f *follower) entries(from chat.Start, idle func() error, take func([]chat.Entry) (done bool, err error)) error {
+func (f *follower) entries(from core.Start, idle func() error, take func([]core.Entry) (done bool, err error)) error {
 	from.Idle = f.opt.Heartbeat
 	for batch, err := range f.opt.Sessions.Watch(f.ctx, f.caller, f.conv.session, from, nil) {
 		if err != nil {
@@ -97,7 +98,7 @@ func (f *follower) follow(show func([]stream.Item) error, idle func() error) err
 		return err
 	}
 	var items []stream.Item
-	return f.entries(chat.Start{Cursor: &from, ByPosition: true}, idle, func(entries []chat.Entry) (bool, error) {
+	return f.entries(core.Start{Cursor: &from, ByPosition: true}, idle, func(entries []core.Entry) (bool, error) {
 		items = items[:0]
 		for i := range entries {
 			more, err := feed.Take(&entries[i])

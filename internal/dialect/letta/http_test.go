@@ -191,6 +191,35 @@ func TestOneOfManySendersIsAnswered(t *testing.T) {
 	}
 }
 
+// otherNode stores a message of another node of the cluster between State and the first Append of a message of this node.
+type otherNode struct {
+	sessions
+	once *sync.Once
+}
+
+func (o otherNode) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
+	var err error
+	if drafts[0].Type == (chat.UserMessage{}).Type() {
+		o.once.Do(func() {
+			_, err = o.sessions.Append(ctx, c, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "/sleep 600"})})
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return o.sessions.Append(ctx, c, id, drafts)
+}
+
+func TestMessageIsRefusedWhenAnotherNodeWasFaster(t *testing.T) {
+	w := newTestServer(t, setup{change: func(o *Options) { o.Sessions = otherNode{o.Sessions, &sync.Once{}} }})
+	a := w.agent("")
+	code, body := w.do("POST", "/v1/agents/"+a+"/messages/async", `{"messages":[{"role":"user","content":"hello"}]}`)
+	if code != http.StatusConflict || !strings.Contains(detailOf(body), "the agent is answering another message") {
+		t.Errorf("%d %s", code, body)
+	}
+	get[object](w, "POST", "/v1/agents/"+a+"/messages/cancel", "")
+}
+
 // Of several answers the first one counts. The others are refused with the name of the first answerer.
 func TestOneOfManyApprovalsCounts(t *testing.T) {
 	w := newTestServer(t, setup{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // wordsOf is the text of a talkingAgent.
@@ -28,7 +29,7 @@ type watchCounter struct {
 	begins chan struct{}
 }
 
-func (s watchCounter) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error] {
+func (s watchCounter) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error] {
 	s.begins <- struct{}{}
 	return s.sessions.Watch(ctx, c, id, from, enc)
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/record"
 )
 
@@ -117,7 +118,7 @@ func TestAnErasedSessionDeletesItsAgent(t *testing.T) {
 // awaitDeleted waits until the index session of a workspace says that a record was deleted.
 func (w *testServer) awaitDeleted(t *testing.T, id chat.SessionID, record string) {
 	t.Helper()
-	for batch, err := range w.Sessions.Watch(t.Context(), chat.Trusted, id, chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for batch, err := range w.Sessions.Watch(t.Context(), chat.Trusted, id, core.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

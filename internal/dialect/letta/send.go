@@ -6,6 +6,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 )
@@ -79,11 +80,24 @@ func (q *request) sendAsync() (any, error) {
 }
 
 // send stores the messages of a request and returns a follower of the run that answers them.
-func (q *request) send(cv *conversation, req *sendRequest) (*follower, error) {
+func (q *request) send(cv *conversation, req *sendRequest) (f *follower, err error) {
 	if err := q.checkSend(cv, req); err != nil {
 		return nil, err
 	}
+	// Requests to other nodes of a cluster do not have this lock. What they change is found by the draft's Expect.
 	defer q.gates.Lock(string(cv.session))()
+	for range maxTries {
+		if f, err = q.sendOnce(cv, req); chat.ReasonOf(err) != chat.SessionChanged {
+			break
+		}
+	}
+	return f, err
+}
+
+// maxTries is how often a message is decided, when the line changes meanwhile.
+const maxTries = 20
+
+func (q *request) sendOnce(cv *conversation, req *sendRequest) (*follower, error) {
 	st, err := q.opt.Sessions.State(q.ctx, q.caller, cv.session)
 	if err == nil {
 		err = q.caller.May(&st.Session, chat.Answerer)
@@ -123,6 +137,9 @@ func (q *request) send(cv *conversation, req *sendRequest) (*follower, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !busy && !cv.queues {
+		drafts[len(drafts)-1].Expect = &chat.Expected{}
+	}
 	events, err := q.opt.Sessions.Append(q.ctx, q.caller, cv.session, drafts)
 	if err != nil {
 		return nil, errNotStored(otid, err)
@@ -152,6 +169,9 @@ func (q *request) checkSend(cv *conversation, req *sendRequest) error {
 
 // errNotStored explains why a message was not stored.
 func errNotStored(otid string, err error) error {
+	if chat.ReasonOf(err) == chat.SessionChanged {
+		return err
+	}
 	switch chat.CodeOf(err) {
 	case chat.Conflict:
 		return chat.Errorf(chat.Conflict, "the otid %q was used before for something else; a new message needs a new otid", clip(otid)).Because(err)
@@ -272,7 +292,7 @@ func (q *request) repeated(cv *conversation, req *sendRequest, trigger chat.Seq)
 		return nil, err
 	}
 	e, err := q.event(cv.session, trigger)
-	if err != nil || !e.Actor.Same(q.caller.Actor) || e.Type != last.Type || !chat.SameJSON(e.Payload, last.Payload) {
+	if err != nil || !e.Actor.Same(q.caller.Actor) || e.Type != last.Type || !json.Same(e.Payload, last.Payload) {
 		return nil, err
 	}
 	return &e, nil
@@ -318,7 +338,7 @@ func (q *request) questionPosition(cv *conversation, answer *chat.Event) (chat.A
 			return 0, err
 		}
 		if p, ok := chat.AsPrompt(&e); ok && p.RequestID == request {
-			return e.At + chat.AtStep - 1, nil
+			return e.At + core.AtStep - 1, nil
 		}
 		if e.Type == (chat.TurnStarted{}).Type() && e.Turn == answer.Turn {
 			break // a question comes after the start of its turn

@@ -33,12 +33,13 @@ type setup struct {
 	ignoresErased bool // Erased is not called
 	dir           string
 	agents        map[string]agent.Agent
+	cluster       *servertest.Cluster // nil is a single server
 	change        func(*Options)
 }
 
 func newTestServer(t testing.TB, s setup) *testServer {
 	t.Helper()
-	o := servertest.Options{Dir: s.dir, Agents: s.agents}
+	o := servertest.Options{Dir: s.dir, Agents: s.agents, Cluster: s.cluster}
 	if s.secured {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}

@@ -11,7 +11,9 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/transcript"
 )
 
@@ -28,9 +30,9 @@ import (
 // The answer to each step is the part named "server" after it, which -update rewrites. Ids are numbered in order of
 // appearance, times and positions are left out. Frames of a stream are shown one per line, pieces of one text as one.
 func TestTranscripts(t *testing.T) {
-	transcript.Play(t, "server", func(t *testing.T, about string) transcript.Player {
+	transcript.Play(t, "server", nil, func(t *testing.T, about string, c *servertest.Cluster) transcript.Player {
 		t.Parallel()
-		p := &player{t: t, w: newTestServer(t, setup{secured: strings.Contains(about, "secured")}), kept: map[string]string{}, ids: map[string]string{}}
+		p := &player{t: t, w: newTestServer(t, setup{secured: strings.Contains(about, "secured"), cluster: c}), kept: map[string]string{}, ids: map[string]string{}}
 		if strings.Contains(about, "secured") {
 			p.w.user = "alice"
 		}
@@ -237,7 +239,7 @@ func (p *player) wait(args []string) {
 	p.t.Helper()
 	n := 0
 	fmt.Sscan(args[1], &n)
-	for batch, err := range p.w.Sessions.Watch(p.t.Context(), owner, chat.SessionID(args[0]), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for batch, err := range p.w.Sessions.Watch(p.t.Context(), owner, chat.SessionID(args[0]), core.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			p.t.Fatal(err)
 		}

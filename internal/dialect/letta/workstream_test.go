@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // launchingAgent launches a workstream in the middle of a text and ends the text when the workstream has ended.
@@ -47,7 +48,7 @@ func TestWorkstreamsAreSystemMessages(t *testing.T) {
 			a := w.agent(`{"model":"parley/boss"}`)
 			r := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":`+tokens))
 			first, _ := r.next()
-			for batch, err := range w.Sessions.Watch(t.Context(), owner, chat.SessionID(a), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+			for batch, err := range w.Sessions.Watch(t.Context(), owner, chat.SessionID(a), core.Start{Cursor: &chat.Cursor{}}, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -82,7 +82,7 @@ func (d *Dialect) importSession(w http.ResponseWriter, r *http.Request, c chat.C
 	sess, err := d.opt.Sessions.Import(r.Context(), c, first.Session, facts)
 	d.audit(r, c, "session_imported", first.Session, err)
 	if err == nil {
-		d.http.Send(w, r, http.StatusCreated, sess)
+		d.http.Send(w, r, http.StatusCreated, d.complete(sess))
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
@@ -38,10 +39,10 @@ func BenchmarkEncode(b *testing.B) {
 		Session: "s-01JCQ0000000000000000000", Seq: 42, At: chat.AtOf(clock()), Type: "user.message", ID: "e-43DZRR9SXM840800000BPW8YC0",
 		Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Payload: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", 250)),
 	}
-	fact := chat.Entry{Session: e.Session, At: e.At, Fact: e.Fact(), Cursor: chat.Cursor{Seq: 42}}
-	piece := chat.Entry{Session: e.Session, At: e.At, Cursor: chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}},
+	fact := core.Entry{Session: e.Session, At: e.At, Fact: e.Fact(), Cursor: chat.Cursor{Seq: 42}}
+	piece := core.Entry{Session: e.Session, At: e.At, Cursor: chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}},
 		Piece: &chat.Preview{Block: "b7", Offset: 100, End: 120, Text: "twenty bytes of text", Kind: chat.TextBlock}}
-	for _, enc := range []chat.Encoding{sse{}, ws{}} {
+	for _, enc := range []core.Encoding{sse{}, ws{}} {
 		b.Run(strings.TrimPrefix(enc.Name(), "native/")+"/event", func(b *testing.B) {
 			var dst []byte
 			b.ReportAllocs()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 )
 
@@ -36,21 +37,21 @@ func rangeOf(r *http.Request) (chat.Range, error) {
 
 // startOf reads where a stream begins. Last-Event-ID is used before after, because a
 // browser that reconnects repeats the URL of its first request.
-func startOf(r *http.Request) (chat.Start, error) {
+func startOf(r *http.Request) (core.Start, error) {
 	q := edge.NewQuery(r)
 	text, given := q.Get("after")
 	if q.Err != nil {
-		return chat.Start{}, q.Err
+		return core.Start{}, q.Err
 	}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		text, given = last, true
 	}
 	if !given {
-		return chat.Start{}, nil
+		return core.Start{}, nil
 	}
 	c, err := chat.ParseCursor(text)
 	if err != nil {
-		return chat.Start{}, err
+		return core.Start{}, err
 	}
-	return chat.Start{Cursor: &c}, nil
+	return core.Start{Cursor: &c}, nil
 }

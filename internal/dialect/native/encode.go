@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -18,7 +19,7 @@ type sse struct{}
 
 func (sse) Name() string { return "native/sse" }
 
-func (sse) AppendEvent(dst []byte, e *chat.Entry) []byte {
+func (sse) AppendEvent(dst []byte, e *core.Entry) []byte {
 	dst = append(dst, "event: event\nid: "...)
 	dst = e.Cursor.Append(dst)
 	dst = append(dst, "\ndata: "...)
@@ -26,7 +27,7 @@ func (sse) AppendEvent(dst []byte, e *chat.Entry) []byte {
 	return append(dst, '\n', '\n')
 }
 
-func (sse) AppendPiece(dst []byte, e *chat.Entry) []byte {
+func (sse) AppendPiece(dst []byte, e *core.Entry) []byte {
 	dst = append(dst, "event: preview\nid: "...)
 	dst = e.Cursor.Append(dst)
 	dst = append(dst, "\ndata: "...)
@@ -34,28 +35,28 @@ func (sse) AppendPiece(dst []byte, e *chat.Entry) []byte {
 	return append(dst, '\n', '\n')
 }
 
-// packedSSE is sse, compressed once for all readers with gzip.
-type packedSSE struct{ sse }
+// gzipSSE is sse, compressed once for all readers with gzip.
+type gzipSSE struct{ sse }
 
-func (packedSSE) Name() string { return "native/sse+gzip" }
+func (gzipSSE) Name() string { return "native/sse+gzip" }
 
-func (packedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+func (gzipSSE) Pack(dst, plain []byte) ([]byte, core.Pack) {
 	b := wire.CompressBlock(dst, plain)
-	return b.Data, chat.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
+	return b.Data, core.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
 }
 
-// framedSSE is the same with zstd.
-type framedSSE struct{ sse }
+// zstdSSE is the same with zstd.
+type zstdSSE struct{ sse }
 
-func (framedSSE) Name() string { return "native/sse+zstd" }
+func (zstdSSE) Name() string { return "native/sse+zstd" }
 
-func (framedSSE) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+func (zstdSSE) Pack(dst, plain []byte) ([]byte, core.Pack) {
 	b := wire.CompressFrame(dst, plain)
-	return b.Data, chat.Pack{Size: b.Size}
+	return b.Data, core.Pack{Size: b.Size}
 }
 
 // blocks are the units of a packed batch.
-func blocks(b chat.Batch) []wire.Block {
+func blocks(b core.Batch) []wire.Block {
 	out := make([]wire.Block, len(b.Packs))
 	from := 0
 	for i, p := range b.Packs {
@@ -70,7 +71,7 @@ type ws struct{}
 
 func (ws) Name() string { return "native/ws" }
 
-func (ws) AppendEvent(dst []byte, e *chat.Entry) []byte {
+func (ws) AppendEvent(dst []byte, e *core.Entry) []byte {
 	b, begin := wire.BeginTextFrame(dst)
 	b = append(b, `{"op":"event","session_id":"`...)
 	b = append(b, sessionIn(e.Fact.JSON)...)
@@ -82,7 +83,7 @@ func (ws) AppendEvent(dst []byte, e *chat.Entry) []byte {
 	return wire.EndTextFrame(b, begin)
 }
 
-func (ws) AppendPiece(dst []byte, e *chat.Entry) []byte {
+func (ws) AppendPiece(dst []byte, e *core.Entry) []byte {
 	b, begin := wire.BeginTextFrame(dst)
 	b = append(b, `{"op":"preview","session_id":"`...)
 	b = append(b, e.Session...)
@@ -112,7 +113,7 @@ func sessionIn(envelope []byte) []byte {
 // grow the stack of each reader for as long as it is connected.
 
 func (h *helloFrame) append(b []byte) []byte {
-	b = chat.AppendString(append(b, `{"session_id":`...), string(h.Session))
+	b = json.AppendString(append(b, `{"session_id":`...), string(h.Session))
 	b = strconv.AppendUint(append(b, `,"last":`...), uint64(h.Last), 10)
 	b = h.Cursor.Append(append(b, `,"cursor":"`...))
 	b = append(append(b, `","server_now":"`...), h.ServerNow.String()...)

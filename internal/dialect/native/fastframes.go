@@ -10,7 +10,7 @@ import (
 // readFrame reads the frequent frame append without reflection. ok is false for everything
 // unusual; then encoding by reflection reads the frame. The drafts are not decoded.
 func readFrame(msg []byte) (c clientFrame, ok bool) {
-	f := chat.Fields{Rest: msg}
+	f := json.Fields{Rest: msg}
 	for f.Next() {
 		switch string(f.Key) {
 		case "op":
@@ -53,7 +53,7 @@ func readPieceFrame(msg []byte) (p pieceFrame, ok bool) {
 	if !bytes.HasPrefix(msg, pieceFrameHead) {
 		return p, false
 	}
-	f := chat.Fields{Rest: msg, Source: string(msg)}
+	f := json.Fields{Rest: msg, Source: string(msg)}
 	for pieces := 0; f.Next(); {
 		switch string(f.Key) {
 		case "op":
@@ -84,7 +84,7 @@ func readPieceFrame(msg []byte) (p pieceFrame, ok bool) {
 }
 
 // readID reads the id of a frame, a text or a number.
-func readID(f *chat.Fields) json.RawMessage {
+func readID(f *json.Fields) json.RawMessage {
 	var text string
 	var number int
 	if f.Value[0] == '"' {
@@ -97,7 +97,7 @@ func readID(f *chat.Fields) json.RawMessage {
 
 // read reads a piece without reflection. Texts are parts of source, which is b.
 func (p *previewBody) read(b []byte, source string) bool {
-	f := chat.Fields{Rest: b, Source: source}
+	f := json.Fields{Rest: b, Source: source}
 	for f.Next() {
 		switch string(f.Key) {
 		case "block":

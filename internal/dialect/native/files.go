@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -33,7 +34,7 @@ func (d *Dialect) putFile(w http.ResponseWriter, r *http.Request, c chat.Caller)
 		return err
 	}
 	body := http.MaxBytesReader(w, r.Body, d.opt.MaxArtifact)
-	info, err := d.opt.Sessions.PutFile(ctx, c, sess.ID, chat.FilePut{
+	info, err := d.opt.Sessions.PutFile(ctx, c, sess.ID, core.FilePut{
 		Path: chat.WorkFolder(line) + name, MediaType: r.Header.Get("Content-Type"), Body: body, Max: d.opt.MaxArtifact, Workstream: line,
 	})
 	if err != nil {

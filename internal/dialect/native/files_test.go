@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // lastOf returns the last hash of a path in the log, or "".
@@ -74,7 +75,7 @@ func TestRefusedFileChangeChangesNothing(t *testing.T) {
 	w.create("alice", `{"id":"s","agent":"none"}`)
 	w.must("alice", "PUT", "/parley/v1/sessions/s/artifacts/f", "first")
 	no := errors.New("no")
-	_, err := w.Files.Local.Put(t.Context(), "s", "f", "", strings.NewReader("second"), chat.FileWrite{Commit: func(chat.FileInfo) error { return no }})
+	_, err := w.Files.Local.Put(t.Context(), "s", "f", "", strings.NewReader("second"), core.FileWrite{Commit: func(chat.FileInfo) error { return no }})
 	if !errors.Is(err, no) {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func TestRefusedFileChangeChangesNothing(t *testing.T) {
 	if got := w.must("alice", "GET", "/parley/v1/sessions/s/artifacts/f", ""); got != "first" {
 		t.Fatalf("the file is %q", got)
 	}
-	_, err = w.Files.Local.Put(t.Context(), "s", "new", "", strings.NewReader("x"), chat.FileWrite{Commit: func(chat.FileInfo) error { return no }})
+	_, err = w.Files.Local.Put(t.Context(), "s", "new", "", strings.NewReader("x"), core.FileWrite{Commit: func(chat.FileInfo) error { return no }})
 	if !errors.Is(err, no) {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package native
 
 import (
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -12,22 +13,13 @@ const maxFrameID = 256
 // parseFrame reads a client's frame. Of a frame that cannot be read it returns the id
 // with the error, so that the client can match the answer.
 func parseFrame(msg []byte) (clientFrame, error) {
-	var f clientFrame
 	if err := edge.CheckJSON(msg); err != nil {
-		return f, err
+		return clientFrame{}, err
 	}
+	f, ok := readFrame(msg)
 	var err error
-	if quick, ok := readFrame(msg); ok {
-		f = quick
-	} else if err = json.Unmarshal(msg, &f); err != nil {
-		if len(f.ID) == 0 { // the id may come after the field that failed
-			var head struct {
-				ID json.RawMessage `json:"id"`
-			}
-			_ = json.Unmarshal(msg, &head) // the first error is reported
-			f.ID = head.ID
-		}
-		err = chat.Errorf(chat.Invalid, "the frame does not fit: %s", chat.JSONProblem(err)).Because(err)
+	if !ok {
+		f, err = decodeFrame(msg)
 	}
 	if len(f.ID) > maxFrameID {
 		f.ID = nil
@@ -37,22 +29,39 @@ func parseFrame(msg []byte) (clientFrame, error) {
 	return f, err
 }
 
+// decodeFrame reads a frame by reflection.
+func decodeFrame(msg []byte) (clientFrame, error) {
+	var f clientFrame
+	err := json.Unmarshal(msg, &f)
+	if err == nil {
+		return f, nil
+	}
+	if len(f.ID) == 0 { // the id may come after the field that failed
+		var head struct {
+			ID json.RawMessage `json:"id"`
+		}
+		_ = json.Unmarshal(msg, &head) // the first error is reported
+		f.ID = head.ID
+	}
+	return f, chat.Errorf(chat.Invalid, "the frame does not fit: %s", chat.JSONProblem(err)).Because(err)
+}
+
 // start is where a watch begins: after is a cursor's text, or a plain number.
-func (f *clientFrame) start() (chat.Start, error) {
+func (f *clientFrame) start() (core.Start, error) {
 	if len(f.After) == 0 || string(f.After) == "null" {
-		return chat.Start{}, nil
+		return core.Start{}, nil
 	}
 	var text string
 	if f.After[0] != '"' {
 		text = string(f.After)
 	} else if err := json.Unmarshal(f.After, &text); err != nil {
-		return chat.Start{}, chat.Errorf(chat.Invalid, "after is a cursor").Because(err)
+		return core.Start{}, chat.Errorf(chat.Invalid, "after is a cursor").Because(err)
 	}
 	c, err := chat.ParseCursor(text)
 	if err != nil {
-		return chat.Start{}, err
+		return core.Start{}, err
 	}
-	return chat.Start{Cursor: &c}, nil
+	return core.Start{Cursor: &c}, nil
 }
 
 // answer returns the field answer or, without it, the answer's fields in the frame itself.

@@ -43,7 +43,13 @@ func clock() time.Time { return time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC) }
 // newTestServer starts a server; change may adjust the dialect's options.
 func newTestServer(t testing.TB, change func(*Options)) *testServer {
 	t.Helper()
-	h := servertest.Open(t, servertest.Options{Tokens: tokens, Now: clock})
+	return newTestServerIn(t, nil, change)
+}
+
+// newTestServerIn is newTestServer for a node of a cluster; nil means a single server.
+func newTestServerIn(t testing.TB, c *servertest.Cluster, change func(*Options)) *testServer {
+	t.Helper()
+	h := servertest.Open(t, servertest.Options{Tokens: tokens, Now: clock, Cluster: c})
 	w := &testServer{Server: h, t: t}
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Workers: h.Pool, Caller: h.Auth.Caller, Conns: h.Conns,

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -15,7 +16,7 @@ const maxCollected = 64
 // arrive together are shown together, by the goroutine that reads them: an agent with many
 // sessions sends many pieces in a packet. Only the read loop uses it.
 type collected struct {
-	all []chat.SessionPieces
+	all []core.SessionPieces
 	oks []pieceAnswer
 }
 
@@ -40,14 +41,14 @@ func (s *socket) takePiece(ctx context.Context, p pieceFrame, h handler) {
 }
 
 func (s *socket) handlePiece(_ context.Context, p pieceFrame) error {
-	of := chat.SessionPieces{Session: p.session, Named: p.session != "", Pieces: []chat.Preview{p.piece.preview()}}
+	of := core.SessionPieces{Session: p.session, Named: p.session != "", Pieces: []chat.Preview{p.piece.preview()}}
 	s.preview(of, pieceAnswer{id: p.id})
 	return nil
 }
 
 // preview collects pieces. They are shown before the next frame of another kind is handled,
 // and before the read loop waits.
-func (s *socket) preview(of chat.SessionPieces, ok pieceAnswer) {
+func (s *socket) preview(of core.SessionPieces, ok pieceAnswer) {
 	s.pieces.all = append(s.pieces.all, of)
 	s.pieces.oks = append(s.pieces.oks, ok)
 }
@@ -72,7 +73,7 @@ func (s *socket) showPieces(ctx context.Context) {
 }
 
 // previewLater puts pieces into the order of their session.
-func (s *socket) previewLater(ctx context.Context, of chat.SessionPieces, ok pieceAnswer) {
+func (s *socket) previewLater(ctx context.Context, of core.SessionPieces, ok pieceAnswer) {
 	err := s.later(ctx, func() (func(), error) {
 		wait, err := s.d.opt.Sessions.PreviewLater(ctx, s.caller, of.Session, of.Pieces)
 		return func() { s.answerPreview(ctx, of.Session, wait(), ok) }, err

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 )
 
@@ -24,7 +25,7 @@ type promptsPage struct {
 // sessions than its limit if the caller may only read some of them.
 func (d *Dialect) listPrompts(r *http.Request, c chat.Caller) (promptsPage, error) {
 	q := edge.NewQuery(r)
-	f := chat.Filter{Limit: q.Limit(100, 1000), Cursor: q.Text("cursor"), Status: chat.Waiting}
+	f := core.Filter{Limit: q.Limit(100, 1000), Cursor: q.Text("cursor"), Status: chat.Waiting}
 	out := promptsPage{Sessions: []sessionPrompts{}, ServerNow: d.now()}
 	if q.Err != nil {
 		return out, q.Err

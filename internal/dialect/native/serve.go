@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -21,13 +22,14 @@ type sessions interface {
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
-	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Session, error)
+	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (func() ([]chat.Event, error), error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
-	PreviewAll(ctx context.Context, c chat.Caller, all []chat.SessionPieces) (handled int)
+	PreviewAll(ctx context.Context, c chat.Caller, all []core.SessionPieces) (handled int)
 	PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (func() error, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
@@ -46,10 +48,10 @@ type sessions interface {
 	Snapshot(ctx context.Context, c chat.Caller, id chat.SessionID, items int) (chat.Snapshot, error)
 	Items(ctx context.Context, c chat.Caller, id chat.SessionID, before chat.Seq, limit int) (chat.ItemPage, error)
 	Search(ctx context.Context, c chat.Caller, id chat.SessionID, query string, before chat.Seq, limit int) (chat.SearchPage, error)
-	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
-	Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding, sink chat.Sink)
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error]
+	Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding, sink core.Sink)
 	Import(ctx context.Context, c chat.Caller, id chat.SessionID, facts iter.Seq2[chat.Fact, error]) (chat.Session, error)
-	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f core.FilePut) (chat.FileInfo, error)
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 }
 
@@ -61,7 +63,7 @@ type files interface {
 
 // workers connects agents that run outside of the process.
 type workers interface {
-	Join(workspace, name string, w chat.Worker, slots int, holding []chat.TurnID) chat.Registration
+	Join(workspace, name string, w core.Worker, slots int, holding []chat.TurnID) core.Registration
 }
 
 // Options of the dialect.
@@ -79,6 +81,9 @@ type Options struct {
 	Messages MessagesFunc                                                   // the session as messages for a model; nil means not offered
 	As       map[string]func(ctx context.Context, e chat.Fact) (any, error) // an event in the form of another dialect
 	Version  string
+
+	// Partition returns the partition of a session in a cluster; nil means that there are none.
+	Partition func(chat.SessionID) int
 
 	// Audit records exports, imports and backups; nil means not recorded. AuditLog
 	// lists the audit log; nil means not offered.
@@ -184,15 +189,34 @@ func (d *Dialect) createSession(w http.ResponseWriter, r *http.Request, c chat.C
 		code = http.StatusCreated
 		w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
 	}
-	d.http.Send(w, r, code, sess)
+	d.http.Send(w, r, code, d.complete(sess))
 	return nil
+}
+
+// complete adds what the store does not have to the record of a session, before it is sent.
+func (d *Dialect) complete(sess chat.Session) chat.Session {
+	if d.opt.Partition != nil && sess.ID != "" {
+		n := d.opt.Partition(sess.ID)
+		sess.Partition = &n
+	}
+	return sess
 }
 
 func (d *Dialect) listSessions(r *http.Request, c chat.Caller) (page chat.SessionPage, err error) {
 	q := edge.NewQuery(r)
-	f := chat.Filter{
-		Limit: q.Limit(100, 1000), Cursor: q.Text("cursor"), Agent: q.Text("agent"), Query: q.Text("q"),
+	f := core.Filter{
+		Limit: q.Limit(100, 1000), Cursor: q.Text("cursor"), Agent: q.Text("agent"), User: q.Text("user"), Query: q.Text("q"),
 		Status: chat.Status(q.OneOf("status", string(chat.Idle), string(chat.Running), string(chat.Waiting), string(chat.Completed), string(chat.FailedState))),
+	}
+	if _, given := q.Get("archived"); given {
+		archived := q.Bool("archived", false)
+		f.Archived = &archived
+	}
+	if t := q.Time("since"); !t.IsZero() {
+		f.Since = chat.AtOf(t)
+	}
+	if t := q.Time("until"); !t.IsZero() {
+		f.Until = chat.AtOf(t)
 	}
 	if q.Err != nil {
 		return page, q.Err
@@ -200,25 +224,31 @@ func (d *Dialect) listSessions(r *http.Request, c chat.Caller) (page chat.Sessio
 	if page, err = d.opt.Sessions.List(r.Context(), c, f); page.Sessions == nil {
 		page.Sessions = []chat.Session{}
 	}
+	for i := range page.Sessions {
+		page.Sessions[i] = d.complete(page.Sessions[i])
+	}
 	return page, err
 }
 
 func (d *Dialect) getSession(r *http.Request, c chat.Caller) (chat.Session, error) {
-	return d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	return d.complete(sess), err
 }
 
 // acceptSession takes the id of the session, never an alias: it replaces an alias of
 // the caller that has this name.
 func (d *Dialect) acceptSession(r *http.Request, c chat.Caller) (chat.Session, error) {
-	return d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
+	sess, err := d.opt.Sessions.Accept(r.Context(), c, sessionID(r))
+	return d.complete(sess), err
 }
 
 func (d *Dialect) patchSession(r *http.Request, c chat.Caller, p patchBody) (chat.Session, error) {
-	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Settings == nil && p.Members == nil && !p.Compact {
-		return chat.Session{}, chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy, settings, compact or members")
+	if p.Title == nil && p.Metadata == nil && p.Agent == nil && p.Policy == nil && p.Settings == nil && p.Members == nil && p.Archived == nil && !p.Compact {
+		return chat.Session{}, chat.Errorf(chat.Invalid, "there is nothing to change: send title, metadata, agent, policy, settings, compact, members or archived")
 	}
-	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Settings: p.Settings, Compact: p.Compact, Members: p.Members}
-	return d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
+	u := chat.SessionUpdated{Title: p.Title, Metadata: p.Metadata, Agent: p.Agent, Policy: p.Policy, Settings: p.Settings, Compact: p.Compact, Members: p.Members, Archived: p.Archived}
+	sess, err := d.opt.Sessions.Update(r.Context(), c, sessionID(r), u)
+	return d.complete(sess), err
 }
 
 func (d *Dialect) eraseSession(r *http.Request, c chat.Caller) (chat.Receipt, error) {
@@ -298,7 +328,7 @@ func (d *Dialect) readEvents(w http.ResponseWriter, r *http.Request, c chat.Call
 // reaches refuses a sequence beyond the last event: the session was replaced, and the
 // client would wait for ever.
 func (d *Dialect) reaches(r *http.Request, c chat.Caller, after chat.Seq) error {
-	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	sess, err := d.opt.Sessions.GetAt(r.Context(), c, sessionID(r), after)
 	if err == nil && after > sess.Last {
 		err = errBeyond(sess.Last)
 	}

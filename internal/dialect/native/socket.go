@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/freshstack"
 	"github.com/parley-hq/parley/internal/json"
@@ -24,7 +25,7 @@ const (
 // openSocket serves a WebSocket that carries many sessions.
 func (d *Dialect) openSocket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
-		s := newSocket(d, conn, c)
+		s := newSocket(d, conn, &c)
 		s.watches = map[chat.SessionID]*watching{}
 		return s.run(ctx, s)
 	})
@@ -53,16 +54,18 @@ type socket struct {
 	caller chat.Caller
 	slots  chan struct{}
 	group  sync.WaitGroup
-	paced  bool // frames over the limit wait instead of being refused
-	light  int  // light frames since the last counted one; used by the read loop only
+	paced  bool                 // frames over the limit wait instead of being refused
+	again  func(err error) bool // reports that the client has to connect again and repeat its requests; nil means never
+	light  int                  // light frames since the last counted one; used by the read loop only
 	pieces collected
 
 	mu      sync.Mutex
 	watches map[chat.SessionID]*watching
 }
 
-func newSocket(d *Dialect, conn *wire.Conn, c chat.Caller) *socket {
-	return &socket{d: d, conn: conn, caller: c, slots: make(chan struct{}, maxInFlight)}
+// newSocket takes a pointer because a copy of the caller would be on the stack of run.
+func newSocket(d *Dialect, conn *wire.Conn, c *chat.Caller) *socket {
+	return &socket{d: d, conn: conn, caller: *c, slots: make(chan struct{}, maxInFlight)}
 }
 
 // handler handles the frames of a kind of socket.
@@ -75,29 +78,50 @@ type handler interface {
 // order of their session as they are read; answers to appends and previews may come in
 // another order. At shutdown the last frame asks the client to reconnect.
 func (s *socket) run(ctx context.Context, h handler) error {
-	live, cancel := context.WithCancel(ctx)
-	defer s.group.Wait()
-	defer cancel()
-	beat := s.beat(live)
-	defer beat.stop()
-	for read := 0; ; {
-		msg, err := s.conn.Read(ctx)
-		if err != nil {
-			cancel()
-			s.group.Wait()
-			s.end(ctx)
-			return ended(err)
-		}
-		if read++; read <= fewFrames {
-			// Most clients send a few watch frames and then only read.
-			freshstack.Run(func() { s.take(live, msg, h) })
+	beat := s.beat(ctx)
+	defer s.finish(beat)
+	var err error
+	for read := 0; err == nil; read++ {
+		if read < fewFrames {
+			// Most clients send a few watch frames and then only read. Their goroutine
+			// waits here, where its stack has 2 KB; it never needs the next size, 4 KB.
+			s.conn.Await()
+			err = s.nextOnFreshStack(ctx, h)
 		} else {
-			s.take(live, msg, h)
-		}
-		if len(s.pieces.all) > 0 && (len(s.pieces.all) == maxCollected || !s.conn.Buffered()) {
-			s.showPieces(live)
+			err = s.next(ctx, h)
 		}
 	}
+	s.group.Wait() // the error has ended ctx
+	s.end(ctx)
+	return ended(err)
+}
+
+// finish ends what run has started, also after a panic.
+func (s *socket) finish(beat *heartbeat) {
+	beat.stop()
+	s.conn.Cancel(wire.ErrClosed)
+	s.group.Wait()
+}
+
+// next reads one frame and handles it.
+//
+//go:noinline
+func (s *socket) next(ctx context.Context, h handler) error {
+	msg, err := s.conn.Read(ctx)
+	if err != nil {
+		return err
+	}
+	s.take(ctx, msg, h)
+	if len(s.pieces.all) > 0 && (len(s.pieces.all) == maxCollected || !s.conn.Buffered()) {
+		s.showPieces(ctx)
+	}
+	return nil
+}
+
+//go:noinline
+func (s *socket) nextOnFreshStack(ctx context.Context, h handler) (err error) {
+	freshstack.Run(func() { err = s.next(ctx, h) })
+	return err
 }
 
 // take handles one frame. It is not inlined because the stack of the read loop keeps its
@@ -179,13 +203,10 @@ func (s *socket) write(ctx context.Context, frame []byte) {
 	_ = s.conn.WriteText(context.WithoutCancel(ctx), frame) // a broken connection ends the read loop
 }
 
-// answer writes the answer to a request; with other requests in flight, several answers
-// may share one write.
-func (s *socket) answer(ctx context.Context, frame []byte) {
-	s.conn.Post(context.WithoutCancel(ctx), frame, len(s.slots) > 1)
-}
-
 func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.SessionID, err error) {
+	if s.again != nil && s.again(err) {
+		return
+	}
 	info := edge.InfoOf(err)
 	if info.Code == chat.Internal {
 		s.d.log.ErrorContext(ctx, "frame failed", "err", err)
@@ -236,7 +257,7 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		if err != nil {
 			return err
 		}
-		s.preview(chat.SessionPieces{Session: f.Session, Pieces: pieces}, pieceAnswer{id: f.ID})
+		s.preview(core.SessionPieces{Session: f.Session, Pieces: pieces}, pieceAnswer{id: f.ID})
 		return nil
 	case "answer":
 		a, err := f.answer()
@@ -278,11 +299,14 @@ func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.Se
 	})
 }
 
-// sendEvents answers an append without reflection.
+// sendEvents answers an append without reflection; with other requests in flight, several
+// answers may share one write.
 func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []chat.Event) {
-	b := append(make([]byte, 0, 64+512*len(events)), `{"op":"ok",`...)
-	if len(id) > 0 {
-		b = append(append(append(b, `"id":`...), id...), ',')
-	}
-	s.answer(ctx, appendEventsField(b, events))
+	s.conn.Post(context.WithoutCancel(ctx), func(b []byte) []byte {
+		b = append(b, `{"op":"ok",`...)
+		if len(id) > 0 {
+			b = append(append(append(b, `"id":`...), id...), ',')
+		}
+		return appendEventsField(b, events)
+	}, len(s.slots) > 1)
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -19,11 +20,15 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	}
 	// Errors of the session and the cursor are answered with a status, before the
 	// stream begins.
-	sess, err := d.opt.Sessions.Get(r.Context(), c, sessionID(r))
+	var from chat.Seq
+	if start.Cursor != nil {
+		from = start.Cursor.Seq
+	}
+	sess, err := d.opt.Sessions.GetAt(r.Context(), c, sessionID(r), from)
 	if err != nil {
 		return err
 	}
-	if start.Cursor != nil && start.Cursor.Seq > sess.Last {
+	if from > sess.Last {
 		return errBeyond(sess.Last)
 	}
 	if r.Method == http.MethodHead {
@@ -47,7 +52,7 @@ type reader struct {
 	ctx    context.Context // of the stream
 	caller chat.Caller
 	id     chat.SessionID
-	start  chat.Start
+	start  core.Start
 	begun  bool
 	err    error // of a write
 	said   bool  // bye was sent
@@ -71,16 +76,16 @@ func (f *reader) run(ctx context.Context, s *wire.Stream) error {
 }
 
 //go:noinline
-func (f *reader) watch(ctx context.Context) iter.Seq2[chat.Batch, error] {
+func (f *reader) watch(ctx context.Context) iter.Seq2[core.Batch, error] {
 	return f.opt.Sessions.Watch(ctx, f.caller, f.id, f.start, f.encoding())
 }
 
-func (f *reader) encoding() chat.Encoding {
+func (f *reader) encoding() core.Encoding {
 	switch f.s.Coding() {
 	case wire.Gzip:
-		return packedSSE{}
+		return gzipSSE{}
 	case wire.Zstd:
-		return framedSSE{}
+		return zstdSSE{}
 	}
 	return sse{}
 }
@@ -88,7 +93,7 @@ func (f *reader) encoding() chat.Encoding {
 // Take writes a batch, or the error that ends the stream; it reports whether to continue.
 //
 //go:noinline
-func (f *reader) Take(b chat.Batch, err error) bool {
+func (f *reader) Take(b core.Batch, err error) bool {
 	if err != nil {
 		f.err, f.said = f.bye(f.ctx, err), true
 		return false
@@ -104,7 +109,7 @@ func (f *reader) Take(b chat.Batch, err error) bool {
 }
 
 // TryTake writes a batch if the connection takes it without waiting.
-func (f *reader) TryTake(b chat.Batch) bool {
+func (f *reader) TryTake(b core.Batch) bool {
 	if !f.begun || len(b.Bytes) == 0 || f.beat == nil {
 		return false
 	}
@@ -146,7 +151,7 @@ func (f *reader) ping() error {
 // pass writes a batch.
 //
 //go:noinline
-func (f *reader) pass(ctx context.Context, b *chat.Batch) error {
+func (f *reader) pass(ctx context.Context, b *core.Batch) error {
 	switch {
 	case !f.begun:
 		f.begun = true

@@ -2,6 +2,7 @@ package native
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -32,8 +33,11 @@ import (
 // then headers (As: names the user; alice when absent, no token for a dash), an
 // empty line and the body.
 func TestTranscripts(t *testing.T) {
-	transcript.Play(t, "response", func(t *testing.T, _ string) transcript.Player {
-		w := newTestServer(t, func(o *Options) { o.MaxBody, o.MaxArtifact = 64<<10, 1<<10 })
+	// In a cluster a receipt names the nodes that have removed the session.
+	nodes := []byte(`,"nodes":["other","owner"]`)
+	inCluster := func(b []byte) []byte { return bytes.ReplaceAll(b, nodes, nil) }
+	transcript.Play(t, "response", inCluster, func(t *testing.T, _ string, c *servertest.Cluster) transcript.Player {
+		w := newTestServerIn(t, c, func(o *Options) { o.MaxBody, o.MaxArtifact = 64<<10, 1<<10 })
 		return func(f txtar.File) string { return settle(w.play(string(f.Data))) }
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
@@ -26,7 +27,7 @@ func (s *socket) watch(ctx context.Context, f clientFrame) error {
 
 // begin starts the watch. It gets only the values it needs, so that the frame and the
 // session record are not kept in memory.
-func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMessage, start chat.Start) error {
+func (s *socket) begin(ctx context.Context, id chat.SessionID, frame json.RawMessage, start core.Start) error {
 	s.leave(id)
 	w := &watching{s: s, id: id, frame: frame}
 	w.ctx, w.end = context.WithCancel(ctx)
@@ -75,7 +76,7 @@ type watching struct {
 }
 
 // Take writes a batch, or the error that ends the watch; it reports whether to continue.
-func (w *watching) Take(b chat.Batch, err error) bool {
+func (w *watching) Take(b core.Batch, err error) bool {
 	s := w.s
 	switch {
 	case err != nil && !w.begun:
@@ -100,7 +101,7 @@ func (w *watching) Take(b chat.Batch, err error) bool {
 }
 
 // TryTake writes a batch if the connection takes it without waiting.
-func (w *watching) TryTake(b chat.Batch) bool {
+func (w *watching) TryTake(b core.Batch) bool {
 	return w.begun && len(b.Bytes) > 0 && w.s.conn.TryWrite(w.ctx, b.Bytes)
 }
 

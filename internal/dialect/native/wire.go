@@ -66,6 +66,7 @@ type patchBody struct {
 	Settings *chat.Settings  `json:"settings,omitempty"`
 	Compact  bool            `json:"compact,omitempty"`
 	Members  *[]chat.Member  `json:"members,omitempty"`
+	Archived *bool           `json:"archived,omitempty"`
 }
 
 // previewBody is a piece as agents send it.
@@ -95,16 +96,17 @@ type agentsBody struct {
 
 // agentInfo describes one of agentsBody in the OpenAPI document.
 type agentInfo struct {
-	Name        string   `json:"name"`
-	Kind        string   `json:"kind"`
-	Description string   `json:"description,omitempty"`
-	Starters    []string `json:"starters,omitempty"`
-	Models      []string `json:"models,omitempty"`
-	Default     bool     `json:"default,omitempty"`
-	Healthy     bool     `json:"healthy"`
-	Problem     string   `json:"problem,omitempty"`
-	Workers     int      `json:"workers,omitempty"`
-	Running     int      `json:"running"`
+	Name        string              `json:"name"`
+	Kind        string              `json:"kind"`
+	Description string              `json:"description,omitempty"`
+	Starters    []string            `json:"starters,omitempty"`
+	Commands    []chat.AgentCommand `json:"commands,omitempty"`
+	Models      []string            `json:"models,omitempty"`
+	Default     bool                `json:"default,omitempty"`
+	Healthy     bool                `json:"healthy"`
+	Problem     string              `json:"problem,omitempty"`
+	Workers     int                 `json:"workers,omitempty"`
+	Running     int                 `json:"running"`
 }
 
 // filesBody lists the files of a session.
@@ -135,22 +137,23 @@ type byeFrame struct {
 // preview, answer or stop; for workers ready, append, preview, done, fail and the
 // verbs of workstreams.
 type clientFrame struct {
-	Op         string          `json:"op"`
-	ID         json.RawMessage `json:"id,omitempty"` // a number or text, echoed in the answer
-	Session    chat.SessionID  `json:"session_id,omitempty"`
-	After      json.RawMessage `json:"after,omitempty"`  // watch: a cursor; absent means from now on
-	Events     json.RawMessage `json:"events,omitempty"` // append: drafts
-	Previews   []previewBody   `json:"previews,omitempty"`
-	Preview    *previewBody    `json:"preview,omitempty"`
-	RequestID  string          `json:"request_id,omitempty"` // answer
-	Answer     *chat.Answer    `json:"answer,omitempty"`
-	Workstream string          `json:"workstream_id,omitempty"` // stop
-	Reason     string          `json:"reason,omitempty"`
-	All        bool            `json:"workstreams,omitempty"` // stop: also all workstreams
-	Slots      int             `json:"slots,omitempty"`       // ready: how many turns at once
-	Turns      []chat.TurnID   `json:"turns,omitempty"`       // ready: turns it still holds
-	Turn       chat.TurnID     `json:"turn_id,omitempty"`
-	Error      string          `json:"error,omitempty"` // fail: why
+	Op         string              `json:"op"`
+	ID         json.RawMessage     `json:"id,omitempty"` // a number or text, echoed in the answer
+	Session    chat.SessionID      `json:"session_id,omitempty"`
+	After      json.RawMessage     `json:"after,omitempty"`  // watch: a cursor; absent means from now on
+	Events     json.RawMessage     `json:"events,omitempty"` // append: drafts
+	Previews   []previewBody       `json:"previews,omitempty"`
+	Preview    *previewBody        `json:"preview,omitempty"`
+	RequestID  string              `json:"request_id,omitempty"` // answer
+	Answer     *chat.Answer        `json:"answer,omitempty"`
+	Workstream string              `json:"workstream_id,omitempty"` // stop
+	Reason     string              `json:"reason,omitempty"`
+	All        bool                `json:"workstreams,omitempty"` // stop: also all workstreams
+	Slots      int                 `json:"slots,omitempty"`       // ready: how many turns at once
+	Turns      []chat.TurnID       `json:"turns,omitempty"`       // ready: turns it still holds
+	Commands   []chat.AgentCommand `json:"commands,omitempty"`    // ready: that the agent understands
+	Turn       chat.TurnID         `json:"turn_id,omitempty"`
+	Error      string              `json:"error,omitempty"` // fail: why
 
 	Launch   *chat.Launch             `json:"launch,omitempty"`   // launch_workstream
 	Command  string                   `json:"command,omitempty"`  // steer_workstream

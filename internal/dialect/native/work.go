@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -28,8 +29,10 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 		return chat.Errorf(chat.Denied, "you cannot answer for agent %q: %s; the operator of this server can add agents=%s to the token", name, c.Serves(), name)
 	}
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
-		k := &work{socket: newSocket(d, conn, workerCaller(c, name)), name: name, box: make(chan struct{}, 1)}
+		worker := workerCaller(c, name)
+		k := &work{socket: newSocket(d, conn, &worker), name: name, box: make(chan struct{}, 1)}
 		k.paced = true // a refused frame would fail the agent's turn
+		k.again = k.repeats
 		return k.run(ctx)
 	})
 }
@@ -46,7 +49,8 @@ func workerCaller(c chat.Caller, name string) chat.Caller {
 type work struct {
 	*socket
 	name         string
-	registration chat.Registration
+	registration core.Registration
+	commands     []chat.AgentCommand
 	cut          context.CancelCauseFunc // ends the connection
 
 	mu    sync.Mutex
@@ -64,11 +68,28 @@ func (w *work) run(ctx context.Context) error {
 	}
 	w.cut(nil)
 	wg.Wait()
-	if errors.Is(context.Cause(ctx), errDeaf) {
-		return &wire.CloseError{Code: wire.CloseTryLater, Reason: errDeaf.Error(), Ours: true}
+	if cause := context.Cause(ctx); errors.Is(cause, errDeaf) || errors.Is(cause, errReconnect) {
+		return &wire.CloseError{Code: wire.CloseTryLater, Reason: cause.Error(), Ours: true}
 	}
 	return err
 }
+
+// repeats closes the connection if a request failed because another node has taken the session over. The worker connects again,
+// gets its turns in their current attempts and repeats what was not answered.
+func (w *work) repeats(err error) bool {
+	switch chat.ReasonOf(err) {
+	case chat.OwnerChanged, chat.OutcomeUnknown, chat.AttemptOver:
+		w.Reconnect()
+		return true
+	}
+	return false
+}
+
+// Commands returns the commands that the worker announced.
+func (w *work) Commands() []chat.AgentCommand { return w.commands }
+
+// Reconnect closes the connection so that the worker connects again.
+func (w *work) Reconnect() { w.cut(errReconnect) }
 
 func (w *work) handle(ctx context.Context, f clientFrame) error {
 	if w.registration == nil {
@@ -78,6 +99,10 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 		if f.Slots < 0 || f.Slots > maxSlots {
 			return chat.Errorf(chat.Invalid, "slots is between 1 and %d", maxSlots)
 		}
+		if err := chat.CheckAgentCommands(f.Commands); err != nil {
+			return err
+		}
+		w.commands = f.Commands
 		w.send(ctx, serverFrame{Op: "ok", ID: f.ID})
 		w.registration = w.d.opt.Workers.Join(w.caller.In(), w.name, w, f.Slots, f.Turns)
 		return nil
@@ -114,8 +139,11 @@ func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 		}
 		return func() {
 			// Without an answer the worker repeats it on its next connection.
-			if wait(ctx) == nil {
+			switch err := wait(ctx); {
+			case err == nil:
 				w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
+			case chat.CodeOf(err) == chat.Conflict:
+				w.refuse(ctx, f.ID, "", err) // another node has given the turn to another worker
 			}
 		}, err
 	})
@@ -151,7 +179,7 @@ func (w *work) preview(ctx context.Context, f clientFrame) error {
 	for i := range pieces {
 		pieces[i].Turn, pieces[i].Attempt = ref.Turn, ref.Attempt
 	}
-	w.socket.preview(chat.SessionPieces{Session: ref.Session, Pieces: pieces}, pieceAnswer{id: f.ID, turn: f.Turn})
+	w.socket.preview(core.SessionPieces{Session: ref.Session, Pieces: pieces}, pieceAnswer{id: f.ID, turn: f.Turn})
 	return nil
 }
 
@@ -165,7 +193,7 @@ func (w *work) handlePiece(ctx context.Context, p pieceFrame) error {
 	}
 	piece := p.piece.preview()
 	piece.Turn, piece.Attempt = ref.Turn, ref.Attempt
-	w.socket.preview(chat.SessionPieces{Session: ref.Session, Pieces: []chat.Preview{piece}}, pieceAnswer{id: p.id, turn: p.turn})
+	w.socket.preview(core.SessionPieces{Session: ref.Session, Pieces: []chat.Preview{piece}}, pieceAnswer{id: p.id, turn: p.turn})
 	return nil
 }
 
@@ -190,7 +218,10 @@ const (
 	maxQueue = 2 * maxSlots
 )
 
-var errDeaf = errors.New("this worker does not read what it is told")
+var (
+	errDeaf      = errors.New("this worker does not read what it is told")
+	errReconnect = errors.New("another node has taken a session over; connect again to go on with its turn")
+)
 
 func (w *work) push(f serverFrame) {
 	w.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // slowLog is a worker's registration; the test decides when the end of a turn is stored.
@@ -16,7 +17,7 @@ type slowLog struct {
 	stored   chan struct{}
 }
 
-func (s *slowLog) Join(_, _ string, w chat.Worker, _ int, holding []chat.TurnID) chat.Registration {
+func (s *slowLog) Join(_, _ string, w core.Worker, _ int, holding []chat.TurnID) core.Registration {
 	for _, turn := range holding {
 		w.Ended(turn)
 	}

@@ -32,7 +32,7 @@ func (d *Dialect) forkSession(w http.ResponseWriter, r *http.Request, c chat.Cal
 		return err
 	}
 	w.Header().Set("Location", "/parley/v1/sessions/"+string(sess.ID))
-	d.http.Send(w, r, http.StatusCreated, sess)
+	d.http.Send(w, r, http.StatusCreated, d.complete(sess))
 	return nil
 }
 

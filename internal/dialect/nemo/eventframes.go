@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -29,7 +30,7 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		items, err := f.take(&chat.Entry{Fact: fact})
+		items, err := f.take(&core.Entry{Fact: fact})
 		if err != nil {
 			return nil, err
 		}

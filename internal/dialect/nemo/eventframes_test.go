@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // The frames have the ids and parents that a client of the conversation would get.
@@ -16,7 +17,7 @@ func TestAsReturnsFramesOfEvents(t *testing.T) {
 	if code, body, _ := w.Call("POST", "/chat", chatBody(`/tool calc {"a":1}`)); code != 200 {
 		t.Fatalf("%d %s", code, body)
 	}
-	list, err := w.Sessions.List(t.Context(), c, chat.Filter{Limit: 1})
+	list, err := w.Sessions.List(t.Context(), c, core.Filter{Limit: 1})
 	if err != nil || len(list.Sessions) != 1 {
 		t.Fatalf("%v, %d sessions", err, len(list.Sessions))
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
 )
@@ -65,7 +66,7 @@ func (d *Dialect) report(ctx context.Context, c chat.Caller, sess chat.Session, 
 				return nil, err
 			}
 		}
-		items, err := f.take(&chat.Entry{Fact: fact})
+		items, err := f.take(&core.Entry{Fact: fact})
 		if err != nil {
 			return nil, err
 		}

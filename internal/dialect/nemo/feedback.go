@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -71,7 +72,7 @@ func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) 
 			}
 		}
 	}
-	page, err := d.opt.Sessions.List(ctx, c, chat.Filter{Limit: maxTraceSessions})
+	page, err := d.opt.Sessions.List(ctx, c, core.Filter{Limit: maxTraceSessions})
 	if err != nil {
 		return "", "", err
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -133,7 +134,7 @@ func newFold(session chat.SessionID, pos chat.Cursor) *fold {
 }
 
 // take folds one entry and returns what it shows. The items are valid until the next call.
-func (f *fold) take(e *chat.Entry) ([]item, error) {
+func (f *fold) take(e *core.Entry) ([]item, error) {
 	f.out = f.out[:0]
 	if e.Piece != nil {
 		f.preview(e.Piece, e.At)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Whatever a client sends, a frame is understood or refused with a code, and
@@ -88,7 +89,7 @@ func FuzzFold(f *testing.F) {
 			fold, got := newFold("c", chat.Cursor{}), ""
 			for i := range events {
 				fact := events[i].Fact()
-				items, err := fold.take(&chat.Entry{At: events[i].At, Fact: fact})
+				items, err := fold.take(&core.Entry{At: events[i].At, Fact: fact})
 				if err != nil {
 					return // such an event cannot be stored
 				}
@@ -112,7 +113,7 @@ func FuzzFold(f *testing.F) {
 		cut = min(max(cut, 0), len(events))
 		got := ""
 		take := func(f *fold, e *chat.Event, shown bool) {
-			items, err := f.take(&chat.Entry{At: e.At, Fact: e.Fact()})
+			items, err := f.take(&core.Entry{At: e.At, Fact: e.Fact()})
 			if err != nil {
 				return // such an event cannot be stored
 			}
@@ -138,7 +139,7 @@ func FuzzFold(f *testing.F) {
 		// Resumed after the last item of an event, the answer has its end.
 		first := newFold("c", chat.Cursor{})
 		for i := range events {
-			items, err := first.take(&chat.Entry{At: events[i].At, Fact: events[i].Fact()})
+			items, err := first.take(&core.Entry{At: events[i].At, Fact: events[i].Fact()})
 			if err != nil || len(items) == 0 || items[0].kind == itemEnd || events[i].Type == "turn.completed" {
 				continue
 			}
@@ -149,7 +150,7 @@ func FuzzFold(f *testing.F) {
 				if events[j].Seq < at.Base {
 					continue
 				}
-				items, _ := later.take(&chat.Entry{At: events[j].At, Fact: events[j].Fact()})
+				items, _ := later.take(&core.Entry{At: events[j].At, Fact: events[j].Fact()})
 				for _, it := range items {
 					ended = ended || it.kind == itemEnd && it.turn.parent == "m1"
 				}
@@ -163,7 +164,7 @@ func FuzzFold(f *testing.F) {
 
 // script is a short conversation.
 func script(said, tool string, params json.RawMessage, fail bool) []chat.Event {
-	number := chat.NumberFor("c", 0)
+	number := core.NumberFor("c", 0)
 	turn := chat.TurnID(chat.MakeID(number, 3).Text(chat.TurnPrefix))
 	outcome := chat.Done
 	if fail {

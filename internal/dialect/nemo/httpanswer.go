@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // httpAnswer is the answer that an HTTP request waits for.
@@ -110,7 +111,7 @@ func (a *httpAnswer) follow(ctx context.Context, show func(*item) error, prompt 
 		return show(&item{kind: itemText, turn: &turn{}, text: a.immediate})
 	}
 	f := newFold(a.session, a.pos)
-	start := chat.Start{Cursor: &chat.Cursor{Seq: a.trigger - 1}, Idle: heartbeatEvery}
+	start := core.Start{Cursor: &chat.Cursor{Seq: a.trigger - 1}, Idle: heartbeatEvery}
 	for batch, err := range a.d.opt.Sessions.Watch(ctx, a.caller, a.session, start, nil) {
 		if err != nil {
 			return err
@@ -162,7 +163,7 @@ func (a *httpAnswer) follow(ctx context.Context, show func(*item) error, prompt 
 
 // noteMessage notes what happens to a message that starts no turn of its own: it is withdrawn, or a running turn takes
 // it in and answers it from then on.
-func (a *httpAnswer) noteMessage(e *chat.Entry) error {
+func (a *httpAnswer) noteMessage(e *core.Entry) error {
 	if e.Piece != nil || a.turn != nil {
 		return nil
 	}

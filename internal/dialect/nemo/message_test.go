@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // The user becomes part of the actor, the version is answered, other keys are kept, secrets are not.
@@ -152,7 +153,7 @@ func TestHistory(t *testing.T) {
 // only returns the one session there is.
 func (w *testServer) only() chat.SessionID {
 	w.t.Helper()
-	page, err := w.Sessions.List(w.t.Context(), chat.Trusted, chat.Filter{Limit: 5})
+	page, err := w.Sessions.List(w.t.Context(), chat.Trusted, core.Filter{Limit: 5})
 	if err != nil || len(page.Sessions) != 1 {
 		w.t.Fatal(err, page)
 	}

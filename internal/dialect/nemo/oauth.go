@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 )
 
@@ -132,7 +133,7 @@ func (d *Dialect) findConsent(ctx context.Context, state string, c chat.Caller, 
 func (d *Dialect) searchConsent(ctx context.Context, workspace, state string, since chat.At) (chat.SessionID, *chat.Prompt, error) {
 	all, n := chat.Trusted, 0
 	all.Workspace = workspace
-	for sess, err := range d.opt.Sessions.ListAll(ctx, all, chat.Filter{Status: chat.Waiting, Limit: 100}) {
+	for sess, err := range d.opt.Sessions.ListAll(ctx, all, core.Filter{Status: chat.Waiting, Limit: 100}) {
 		if n++; err != nil || n > maxWaiting || sess.UpdatedAt < since {
 			return "", nil, err
 		}

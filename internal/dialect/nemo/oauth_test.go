@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -96,7 +97,7 @@ type busy struct {
 	armed atomic.Bool
 }
 
-func (b *busy) ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error] {
+func (b *busy) ListAll(ctx context.Context, c chat.Caller, f core.Filter) iter.Seq2[chat.Session, error] {
 	f.Limit = 1
 	return func(yield func(chat.Session, error) bool) {
 		for sess, err := range b.Sessions.ListAll(ctx, c, f) {

@@ -211,7 +211,7 @@ func (r *resumePoints) depart(sub *subscription, at position, state clientState)
 	r.file.append(p.saved(now), r.all())
 }
 
-// point returns the resume point of a conversation. To make room it forgets conversations without a connected client.
+// point returns the resume point of a conversation. To make room it drops conversations without a connected client.
 func (r *resumePoints) point(key string) *resumePoint {
 	p := r.byKey[key]
 	if p != nil {

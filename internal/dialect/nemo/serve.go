@@ -12,6 +12,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -19,13 +20,13 @@ import (
 // sessions is what the dialect needs of the session service.
 type sessions interface {
 	attachment.Sessions
-	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f core.FilePut) (chat.FileInfo, error)
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
-	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
-	ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error]
+	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
+	ListAll(ctx context.Context, c chat.Caller, f core.Filter) iter.Seq2[chat.Session, error]
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
@@ -34,7 +35,7 @@ type sessions interface {
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
 	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
-	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from chat.Start, enc chat.Encoding) iter.Seq2[chat.Batch, error]
+	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error]
 }
 
 // files stores files of sessions.

@@ -37,12 +37,13 @@ type setup struct {
 	dir     string                 // an existing data folder
 	now     func() time.Time       // of the dialect and the rules
 	agents  map[string]agent.Agent // beside the demo agent
+	cluster *servertest.Cluster    // nil is a single server
 	change  func(*Options)
 }
 
 func newServer(t testing.TB, s setup) *testServer {
 	t.Helper()
-	o := servertest.Options{Dir: s.dir, Now: s.now, Agents: s.agents}
+	o := servertest.Options{Dir: s.dir, Now: s.now, Agents: s.agents, Cluster: s.cluster}
 	if s.secured {
 		o.Tokens = []auth.Token{servertest.User("alice"), servertest.User("bob")}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -277,10 +278,10 @@ func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	}
 }
 
-// reattach follows the conversations that this identity and browser lost when a connection broke or a page was reloaded
-// a moment ago. A client that closed its connection itself has switched to another conversation.
+// reattach follows the conversations of this identity and browser whose connection has just broken, by a network error or a
+// page reload. It leaves out those whose connection the client closed itself: it has switched to another conversation.
 func (s *socket) reattach(ctx context.Context, c chat.Caller) {
-	page, err := s.d.opt.Sessions.List(ctx, c, chat.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxReattached})
+	page, err := s.d.opt.Sessions.List(ctx, c, core.Filter{Workspace: c.In(), Actor: &c.Actor, Limit: maxReattached})
 	if err != nil {
 		s.d.log.WarnContext(ctx, "lost conversations could not be found", "err", err)
 		return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -80,7 +81,7 @@ func (d *Dialect) putStatic(w http.ResponseWriter, r *http.Request, c chat.Calle
 	if err != nil {
 		return err
 	}
-	_, err = d.opt.Sessions.PutFile(r.Context(), c, f.id, chat.FilePut{
+	_, err = d.opt.Sessions.PutFile(r.Context(), c, f.id, core.FilePut{
 		Path: f.name, MediaType: kind, Body: body, Max: d.opt.MaxArtifact, IfAbsent: isNew, Via: via,
 	})
 	var over *http.MaxBytesError

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/sleep"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -94,15 +96,15 @@ func (sub *subscription) sendError(ctx context.Context, err error) {
 }
 
 // start finds the session and where to start in it.
-func (sub *subscription) start(ctx context.Context) (chat.Start, error) {
+func (sub *subscription) start(ctx context.Context) (core.Start, error) {
 	at, known, err := sub.findSession(ctx)
 	if err != nil {
-		return chat.Start{}, err
+		return core.Start{}, err
 	}
 	st, err := sub.s.d.opt.Sessions.State(ctx, sub.caller, sub.session)
 	if err != nil {
 		sub.s.d.points.depart(sub, at, connectionLost)
-		return chat.Start{}, err
+		return core.Start{}, err
 	}
 	line := st.Line("")
 	if !known || at.Cursor.Seq > st.Last { // a new client, or the log lost its end in a power cut: start with the running turn
@@ -135,7 +137,7 @@ func (sub *subscription) start(ctx context.Context) (chat.Start, error) {
 	sub.mu.Unlock()
 	sub.lastPosition = at
 	sub.s.d.points.save(sub, at)
-	return chat.Start{Cursor: &chat.Cursor{Seq: max(base, 1) - 1}}, nil
+	return core.Start{Cursor: &chat.Cursor{Seq: max(base, 1) - 1}}, nil
 }
 
 // findSession finds the session, or waits until it exists, and returns the position of the client in it.
@@ -233,7 +235,7 @@ func (sub *subscription) resendAnswer(ctx context.Context, e chat.Event) {
 const browserFrameInterval = 40 * time.Millisecond
 
 // copyEvents writes the events and previews of the session as frames.
-func (sub *subscription) copyEvents(ctx context.Context, start chat.Start) error {
+func (sub *subscription) copyEvents(ctx context.Context, start core.Start) error {
 	for batch, err := range sub.s.d.opt.Sessions.Watch(ctx, sub.caller, sub.session, start, nil) {
 		if err != nil {
 			return err
@@ -258,10 +260,7 @@ func (sub *subscription) copyEvents(ctx context.Context, start chat.Start) error
 			return nil
 		}
 		if sub.s.isBrowser && len(out) > 0 {
-			select {
-			case <-time.After(browserFrameInterval):
-			case <-ctx.Done():
-			}
+			_ = sleep.For(ctx, browserFrameInterval) // the loop ends with ctx
 		}
 	}
 	return nil

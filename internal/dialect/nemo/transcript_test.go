@@ -13,6 +13,8 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/transcript"
 )
 
@@ -40,9 +42,9 @@ import (
 // The output of the server follows each step as a part named "server" and is rewritten with -update. Consecutive pieces of
 // text are shown as one, because how a text is cut depends on time; times are left out.
 func TestTranscripts(t *testing.T) {
-	transcript.Play(t, "server", func(t *testing.T, about string) transcript.Player {
+	transcript.Play(t, "server", inCluster, func(t *testing.T, about string, c *servertest.Cluster) transcript.Player {
 		t.Parallel()
-		s := setup{secured: strings.Contains(about, "secured")}
+		s := setup{secured: strings.Contains(about, "secured"), cluster: c}
 		p := &player{clients: map[string]*client{}}
 		if strings.Contains(about, "clock") {
 			begun := time.Now()
@@ -52,6 +54,25 @@ func TestTranscripts(t *testing.T) {
 		return func(f txtar.File) string { return settle(p.play(t, f)) }
 	})
 }
+
+// inCluster removes what may differ in a cluster: why a turn was resumed after all nodes were restarted, and unfinished thinking,
+// which goes to the nodes beside the log, so that the finished text may come before it.
+func inCluster(b []byte) []byte {
+	b = resumedBecause.ReplaceAll(b, []byte(`"reason":""`))
+	var lines []string
+	for line := range strings.Lines(string(b)) {
+		if n := len(lines); n > 0 && thinking.MatchString(line) && thinking.ReplaceAllString(line, "") == thinking.ReplaceAllString(lines[n-1], "") {
+			lines = lines[:n-1]
+		}
+		lines = append(lines, line)
+	}
+	return []byte(strings.Join(lines, ""))
+}
+
+var (
+	resumedBecause = regexp.MustCompile(`"reason":"the server (was restarted|that ran it was lost, and another one took the session over)"`)
+	thinking       = regexp.MustCompile(`"name":"Thinking","payload":"[^"]*"`)
+)
 
 var settled = []struct {
 	re *regexp.Regexp
@@ -174,7 +195,7 @@ func (p *player) read(t *testing.T, c *client, until string) string {
 	var text string
 	flush := func() {
 		if text != "" {
-			b, one := chat.AppendString(nil, text), chat.AppendString(nil, *last.Content.Text)
+			b, one := json.AppendString(nil, text), json.AppendString(nil, *last.Content.Text)
 			out.WriteString(strings.Replace(last.raw, `"text":`+string(one), `"text":`+string(b), 1) + "\n")
 			text = ""
 		}

@@ -33,6 +33,8 @@ type attachments struct {
 	BatchID string       `json:"batch_id"`
 	Files   []attachment `json:"files"`
 	Closed  []string     `json:"closed,omitempty"` // batches that were announced to the agent
+
+	seen chat.Seq // the last event of the session when they were read
 }
 
 func (a *attachments) details() details {
@@ -78,8 +80,14 @@ func (a *attachments) consume(now chat.At, ids []string) (parts []chat.Part) {
 	return parts
 }
 
-// attachmentsOf reads the attachments of a run. The caller holds the session's lock.
+// attachmentsOf reads the attachments of a run. The caller holds the session's lock, which requests to other nodes of a cluster do
+// not have.
 func (d *Dialect) attachmentsOf(ctx context.Context, c chat.Caller, id chat.SessionID) (a attachments, err error) {
+	st, err := d.opt.Sessions.State(ctx, c, id)
+	if err != nil {
+		return a, err
+	}
+	a.seen = st.Last
 	e, err := d.lastEvent(ctx, c, id, chat.Range{Types: []string{typeFiles}})
 	if err != nil || e == nil {
 		return a, err
@@ -105,6 +113,27 @@ type fileSignal struct {
 	} `json:"failed_uploads"`
 }
 
+// draft is the event with the attachments. It is refused with the reason SessionChanged if the session has other events than those
+// that the attachments were read from.
+func (a *attachments) draft() chat.Draft {
+	d := dialectDraft(typeFiles, a)
+	d.AfterSeq = a.seen
+	return d
+}
+
+// maxTries is how often a change is decided, when others come between.
+const maxTries = 20
+
+// again calls decide until the session does not change meanwhile.
+func again(decide func() (string, error)) (reply string, err error) {
+	for range maxTries {
+		if reply, err = decide(); chat.ReasonOf(err) != chat.SessionChanged {
+			break
+		}
+	}
+	return reply, err
+}
+
 // changeAttachments takes a signal about files. Each change is one event with all
 // attachments, because clients read it so.
 func (d *Dialect) changeAttachments(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
@@ -113,6 +142,10 @@ func (d *Dialect) changeAttachments(ctx context.Context, c chat.Caller, sess run
 		return "", err
 	}
 	defer d.lock.Lock(string(sess.ID))()
+	return again(func() (string, error) { return d.changeOnce(ctx, c, sess, name, in) })
+}
+
+func (d *Dialect) changeOnce(ctx context.Context, c chat.Caller, sess run, name string, in fileSignal) (string, error) {
 	files, err := d.attachmentsOf(ctx, c, sess.ID)
 	if err != nil {
 		return "", err
@@ -144,7 +177,7 @@ func (d *Dialect) changeAttachments(ctx context.Context, c chat.Caller, sess run
 		drafts = append(drafts, chat.NewDraft(closeBatch(&files, in, d.now())))
 		reply = "The batch was closed."
 	}
-	return reply, d.append(ctx, c, sess.ID, append(drafts, dialectDraft(typeFiles, files))...)
+	return reply, d.append(ctx, c, sess.ID, append(drafts, files.draft())...)
 }
 
 // uploaded is the attachment of a file that a client has uploaded.

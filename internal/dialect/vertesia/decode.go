@@ -137,7 +137,7 @@ func withActivity(d json.RawMessage, block chat.BlockID) json.RawMessage {
 	if json.Unmarshal(d, &fields) != nil || fields == nil {
 		fields = map[string]json.RawMessage{}
 	}
-	fields["activity_id"] = chat.AppendString(nil, string(block))
+	fields["activity_id"] = json.AppendString(nil, string(block))
 	b, err := json.Marshal(fields)
 	if err != nil {
 		return d

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -29,10 +30,10 @@ type message struct {
 func (m *message) append(dst []byte, at chat.At, workstream string) []byte {
 	dst = strconv.AppendInt(append(dst, `{"t":`...), int64(m.t), 10)
 	if m.text != "" {
-		dst = chat.AppendString(append(dst, `,"m":`...), m.text)
+		dst = json.AppendString(append(dst, `,"m":`...), m.text)
 	}
 	if workstream != "" {
-		dst = chat.AppendString(append(dst, `,"w":`...), workstream)
+		dst = json.AppendString(append(dst, `,"w":`...), workstream)
 	}
 	if m.d != nil {
 		dst = append(append(dst, `,"d":`...), m.d...)
@@ -70,15 +71,15 @@ func codingOf(frame framing, workstream string) coding {
 	return coding{name, frame, workstream}
 }
 
-// Name implements chat.Encoding.
+// Name implements core.Encoding.
 func (c coding) Name() string { return c.name }
 
-// Group implements chat.Grouper: pieces of one block that wait together are sent
+// Group implements core.Grouper: pieces of one block that wait together are sent
 // as one chunk.
 func (coding) Group() int { return chunkSize }
 
-// AppendEvent implements chat.Encoding.
-func (c coding) AppendEvent(dst []byte, e *chat.Entry) []byte {
+// AppendEvent implements core.Encoding.
+func (c coding) AppendEvent(dst []byte, e *core.Entry) []byte {
 	if hidden[e.Label.Type] {
 		return dst
 	}
@@ -130,16 +131,16 @@ func (c coding) messages(e *chat.Event) []message {
 	return list
 }
 
-// AppendPiece implements chat.Encoding.
-func (c coding) AppendPiece(dst []byte, e *chat.Entry) []byte {
+// AppendPiece implements core.Encoding.
+func (c coding) AppendPiece(dst []byte, e *core.Entry) []byte {
 	p := e.Piece
 	if c.workstream != "" && c.workstream != p.Workstream {
 		return dst
 	}
 	return c.wrap(dst, func(b []byte) []byte {
-		b = chat.AppendString(append(b, `{"t":12,"m":`...), p.Text)
+		b = json.AppendString(append(b, `{"t":12,"m":`...), p.Text)
 		if w := c.shown(p.Workstream); w != "" {
-			b = chat.AppendString(append(b, `,"w":`...), w)
+			b = json.AppendString(append(b, `,"w":`...), w)
 		}
 		b = append(append(b, `,"i":"`...), p.Block...) // the name of a block needs no escapes
 		return append(appendTS(append(b, `","ts":`...), e.At), '}')
@@ -159,17 +160,17 @@ func (c coding) wrap(dst []byte, write func([]byte) []byte) []byte {
 // packed is a coding for gzip streams, compressed once for all readers.
 type packed struct{ coding }
 
-// Name implements chat.Encoding.
+// Name implements core.Encoding.
 func (p packed) Name() string { return p.name + "+gzip" }
 
-// Pack implements chat.Packer: it compresses a group of messages.
-func (packed) Pack(dst, plain []byte) ([]byte, chat.Pack) {
+// Pack implements core.Packer: it compresses a group of messages.
+func (packed) Pack(dst, plain []byte) ([]byte, core.Pack) {
 	b := wire.CompressBlock(dst, plain)
-	return b.Data, chat.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
+	return b.Data, core.Pack{Size: b.Size, Sum: b.CRC, Extra: b.Shift}
 }
 
 // blocks are the units of a packed batch.
-func blocks(b *chat.Batch) []wire.Block {
+func blocks(b *core.Batch) []wire.Block {
 	out := make([]wire.Block, len(b.Packs))
 	from := 0
 	for i, p := range b.Packs {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // eventWith is an event on a workstream.
@@ -48,7 +49,7 @@ func TestEveryEventTypeHasMessagesThatTheUIKeeps(t *testing.T) {
 		for _, line := range []string{"", "w9"} {
 			e := eventWith(body, line)
 			list := messagesOf(e)
-			if len(list) > chat.AtStep {
+			if len(list) > core.AtStep {
 				t.Errorf("%s becomes %d messages", e.Type, len(list))
 			}
 			if hidden[e.Type] && len(list) > 0 {
@@ -121,11 +122,11 @@ func TestWorkstreamAsRunEnds(t *testing.T) {
 
 // Pieces that wait together are joined into one chunk, up to a limit. The hub joins them.
 func TestChunksAreBounded(t *testing.T) {
-	var g chat.Grouper = codingOf(asSSE, "")
+	var g core.Grouper = codingOf(asSSE, "")
 	if n := g.Group(); n != 200 {
 		t.Errorf("chunks are joined up to %d characters", n)
 	}
-	if _, ok := any(packed{codingOf(asSSE, "")}).(chat.Grouper); !ok {
+	if _, ok := any(packed{codingOf(asSSE, "")}).(core.Grouper); !ok {
 		t.Error("compressed ones are not")
 	}
 }
@@ -168,7 +169,7 @@ func TestChunksNeverFollowTheirMessage(t *testing.T) {
 		if code := post(body); code != http.StatusOK {
 			t.Fatalf("%s: %d", body, code)
 		}
-		s.until(func(m compactMessage) bool { return isChunk(m) || m.T == Answer }) // who reads later is shown less of it
+		s.until(func(m compactMessage) bool { return isChunk(m) || m.T == Answer }) // a later reader gets fewer chunks
 	}
 	w.ok("POST", "/api/v1/agents/"+run.ID+"/updates", `{"type":4,"message":"done"}`, nil)
 	s.until(is(Complete))

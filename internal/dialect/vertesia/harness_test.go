@@ -15,6 +15,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
@@ -37,15 +38,16 @@ type testServer struct {
 
 // setup says what differs from an open server with the demo agent.
 type setup struct {
-	secured bool             // people need keys
-	dir     string           // an existing data folder
-	now     func() time.Time // nil is the real clock
+	secured bool                // people need keys
+	dir     string              // an existing data folder
+	now     func() time.Time    // nil is the real clock
+	cluster *servertest.Cluster // nil is a single server
 	change  func(*Options)
 }
 
 func newServer(t testing.TB, s setup) *testServer {
 	t.Helper()
-	o := servertest.Options{Dir: s.dir, Now: s.now}
+	o := servertest.Options{Dir: s.dir, Now: s.now, Cluster: s.cluster}
 	if s.secured {
 		o.Tokens = tokens
 	}
@@ -117,7 +119,7 @@ func (w *testServer) rests(id string) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
-	for b, err := range w.Sessions.Watch(ctx, chat.Trusted, chat.SessionID(id), chat.Start{}, nil) {
+	for b, err := range w.Sessions.Watch(ctx, chat.Trusted, chat.SessionID(id), core.Start{}, nil) {
 		if err != nil {
 			w.t.Fatal(err)
 		}

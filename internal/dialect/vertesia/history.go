@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -107,12 +108,12 @@ func (h *runHistory) task(e *chat.Event, calls map[string]int) {
 // eventCoding shows the events of a run themselves. It leaves previews out.
 type eventCoding struct{}
 
-// Name implements chat.Encoding.
+// Name implements core.Encoding.
 func (eventCoding) Name() string { return "vertesia/history" }
 
-// AppendEvent implements chat.Encoding. After the event that ends the run it
+// AppendEvent implements core.Encoding. After the event that ends the run it
 // appends a control event.
-func (eventCoding) AppendEvent(dst []byte, e *chat.Entry) []byte {
+func (eventCoding) AppendEvent(dst []byte, e *core.Entry) []byte {
 	ev, err := e.Fact.Event()
 	if err != nil {
 		return dst
@@ -129,13 +130,13 @@ func (eventCoding) AppendEvent(dst []byte, e *chat.Entry) []byte {
 	return dst
 }
 
-// AppendPiece implements chat.Encoding.
-func (eventCoding) AppendPiece(dst []byte, _ *chat.Entry) []byte { return dst }
+// AppendPiece implements core.Encoding.
+func (eventCoding) AppendPiece(dst []byte, _ *core.Entry) []byte { return dst }
 
 // streamDetails follows the events of a run.
 func (d *Dialect) streamDetails(w http.ResponseWriter, r *http.Request, c chat.Caller, sess run) error {
 	return d.serveSSE(w, r, wire.SSEOptions{}, func(ctx context.Context, s *wire.Stream) error {
-		start := chat.Start{Cursor: &chat.Cursor{}, Idle: heartbeat}
+		start := core.Start{Cursor: &chat.Cursor{}, Idle: heartbeat}
 		for b, err := range d.opt.Sessions.Watch(ctx, c, sess.ID, start, eventCoding{}) {
 			if err != nil {
 				return err

@@ -139,6 +139,10 @@ func decisionOf(call, choice, reason string) chat.Decision {
 // agent yet.
 func (d *Dialect) userMessage(ctx context.Context, c chat.Caller, sess run, in userInput) (string, error) {
 	defer d.lock.Lock(string(sess.ID))()
+	return again(func() (string, error) { return d.messageOnce(ctx, c, sess, in) })
+}
+
+func (d *Dialect) messageOnce(ctx context.Context, c chat.Caller, sess run, in userInput) (string, error) {
 	body := chat.UserMessage{Text: in.Message, Context: in.Metadata}
 	for _, a := range in.Attachments {
 		body.Content = append(body.Content, chat.Part{Type: "file", URL: a.URL, Name: a.Name, MediaType: a.Type, Size: a.Size})
@@ -151,7 +155,7 @@ func (d *Dialect) userMessage(ctx context.Context, c chat.Caller, sess run, in u
 	body.Content = append(body.Content, parts...)
 	drafts := []chat.Draft{chat.NewDraft(body).As(clientID(in.ClientID))}
 	if parts != nil {
-		drafts = append(drafts, dialectDraft(typeFiles, files))
+		drafts = append(drafts, files.draft())
 	}
 	err = d.append(ctx, c, sess.ID, drafts...)
 	if err == nil {

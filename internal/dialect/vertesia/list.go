@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
@@ -187,7 +188,7 @@ func (d *Dialect) selected(ctx context.Context, c chat.Caller, f *filter, from l
 		return all, nil, err
 	}
 	searches := maxSearches
-	list := chat.Filter{Limit: 200}
+	list := core.Filter{Limit: 200}
 	if f.byActivity() {
 		list.Cursor = from.List
 	}

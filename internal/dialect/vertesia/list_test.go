@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // longList is a list of sessions, the most recently active first. Sessions of one
@@ -17,7 +18,7 @@ type longList struct {
 	lists int
 }
 
-func (m *longList) List(_ context.Context, _ chat.Caller, f chat.Filter) (chat.SessionPage, error) {
+func (m *longList) List(_ context.Context, _ chat.Caller, f core.Filter) (chat.SessionPage, error) {
 	m.lists++
 	from, _ := strconv.Atoi(f.Cursor)
 	to := min(from+f.Limit, len(m.all))

@@ -116,17 +116,9 @@ func (d *Dialect) postChunk(ctx context.Context, c chat.Caller, id chat.SessionI
 	}
 	var known knownDetails
 	_ = json.Unmarshal(m.D, &known) // details of another form name no block
-	p := chat.Preview{Block: blockOf(m, &known), Text: m.M, Workstream: m.W, Kind: chat.TextBlock}
+	p := chat.Preview{Block: blockOf(m, &known), Text: m.M, AtEnd: true, Workstream: m.W, Kind: chat.TextBlock}
 	if p.Block == "" {
 		p.Block = "chunks"
-	}
-	defer d.lock.Lock(string(id))()
-	open, err := d.openBlock(ctx, c, id, p.Block)
-	if err != nil {
-		return err
-	}
-	if open != nil {
-		p.Offset = len(open.Text)
 	}
 	return d.opt.Sessions.Preview(ctx, c, id, []chat.Preview{p})
 }

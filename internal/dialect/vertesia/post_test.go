@@ -2,12 +2,16 @@ package vertesia
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"iter"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // A posted question is a prompt, with its choices or for the approval of a tool, and
@@ -98,8 +102,8 @@ func (s *stopping) StopAs(_ context.Context, _ chat.Caller, _ chat.SessionID, _,
 	return chat.StopResult{Stopped: true, TurnID: "t-1", Acks: ack == s.first}, nil
 }
 
-func (s *stopping) Watch(context.Context, chat.Caller, chat.SessionID, chat.Start, chat.Encoding) iter.Seq2[chat.Batch, error] {
-	return func(func(chat.Batch, error) bool) {}
+func (s *stopping) Watch(context.Context, chat.Caller, chat.SessionID, core.Start, core.Encoding) iter.Seq2[core.Batch, error] {
+	return func(func(core.Batch, error) bool) {}
 }
 
 func (s *stopping) Append(_ context.Context, _ chat.Caller, _ chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
@@ -115,6 +119,38 @@ func TestEveryStopIsAcknowledged(t *testing.T) {
 		if _, err := d.stop(t.Context(), chat.Trusted, run{}, userInput{ClientID: ack}); err != nil || len(s.appended) != want {
 			t.Errorf("%q is acknowledged by %d more messages (%v), want %d", ack, len(s.appended), err, want)
 		}
+	}
+}
+
+// Two nodes of a cluster have a dialect each, and no lock in common.
+func TestNodesChangeOneRun(t *testing.T) {
+	w := newServer(t, setup{})
+	id := chat.SessionID(w.start("hello", true))
+	w.rests(string(id))
+	sess := run{Session: chat.Session{ID: id}}
+	const each = 20
+	var wg sync.WaitGroup
+	for n, d := range []*Dialect{w.dialect, New(w.dialect.opt)} {
+		wg.Go(func() {
+			for i := range each {
+				payload := fmt.Sprintf(`{"id":"f-%d-%d","artifact_path":"files/a"}`, n, i)
+				if _, err := d.changeAttachments(t.Context(), chat.Trusted, sess, "FileUploaded", json.RawMessage(payload)); err != nil {
+					t.Error(err)
+				}
+				if err := d.postChunk(t.Context(), chat.Trusted, id, compactMessage{M: "x"}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	files, err := w.dialect.attachmentsOf(t.Context(), chat.Trusted, id)
+	if err != nil || len(files.Files) != 2*each {
+		t.Errorf("%d files (%v), want %d", len(files.Files), err, 2*each)
+	}
+	block, err := w.dialect.openBlock(t.Context(), chat.Trusted, id, "chunks")
+	if err != nil || block == nil || block.Text != strings.Repeat("x", 2*each) {
+		t.Errorf("the chunks are %+v (%v)", block, err)
 	}
 }
 

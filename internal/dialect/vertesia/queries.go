@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -188,7 +189,7 @@ const maxQuestions = 1000
 // listQuestions lists the open questions of all runs that the caller may see.
 func (d *Dialect) listQuestions(r *http.Request, c chat.Caller) (any, error) {
 	all := []question{}
-	for s, err := range d.opt.Sessions.ListAll(r.Context(), c, chat.Filter{Status: chat.Waiting}) {
+	for s, err := range d.opt.Sessions.ListAll(r.Context(), c, core.Filter{Status: chat.Waiting}) {
 		var st *chat.State
 		if err == nil {
 			st, err = d.opt.Sessions.State(r.Context(), c, s.ID)

@@ -90,7 +90,7 @@ func outline(s *chat.Session) agentRun {
 		CreatedAt: s.CreatedAt, UpdatedAt: s.UpdatedAt,
 	}
 	if mode := approvalMode(s.Settings.Approvals); mode != "" {
-		r.ApprovalMode = chat.AppendString(nil, mode)
+		r.ApprovalMode = json.AppendString(nil, mode)
 	}
 	switch s.Status {
 	case chat.Running:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 func TestRetentionErasesOnlyOldRuns(t *testing.T) {
@@ -83,11 +84,11 @@ func TestRunThatIsNotInteractiveEnds(t *testing.T) {
 	}
 	// This run has no stream.
 	hidden := w.start("hello", false)
-	for b, err := range w.Sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(hidden), chat.Start{Cursor: &chat.Cursor{}}, nil) {
+	for b, err := range w.Sessions.Watch(t.Context(), chat.Trusted, chat.SessionID(hidden), core.Start{Cursor: &chat.Cursor{}}, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(b.Entries, func(e chat.Entry) bool { return e.Label.Type == "turn.completed" }) {
+		if slices.ContainsFunc(b.Entries, func(e core.Entry) bool { return e.Label.Type == "turn.completed" }) {
 			break
 		}
 	}

@@ -118,6 +118,11 @@ func (b *settingsBody) changes() map[string]any {
 // from them.
 func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {
 	defer d.lock.Lock(string(id))()
+	_, err := again(func() (string, error) { return "", d.changeFrom(ctx, c, id, set, title) })
+	return err
+}
+
+func (d *Dialect) changeFrom(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {
 	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if err != nil {
 		return err
@@ -149,7 +154,7 @@ func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	if u.Title == nil && u.Metadata == nil {
 		return nil
 	}
-	_, err = d.opt.Sessions.Update(ctx, c, id, u)
+	_, err = d.opt.Sessions.UpdateFrom(ctx, c, sess, u)
 	return err
 }
 

@@ -1,8 +1,10 @@
 package vertesia
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
@@ -125,4 +127,36 @@ func (w *testServer) state(id string) *chat.State {
 		w.t.Fatal(err)
 	}
 	return st
+}
+
+// Two nodes of a cluster have a dialect each, with its own locks.
+func TestChangesAtTwoNodesAreBothKept(t *testing.T) {
+	w := newServer(t, setup{})
+	var run struct{ ID string }
+	w.ok("POST", "/api/v1/agents", `{"interaction":"demo","data":{"task":"hello"},"interactive":true}`, &run)
+	nodes := []*Dialect{w.dialect, New(w.dialect.opt)}
+	const each = 25
+	var wg sync.WaitGroup
+	for i, d := range nodes {
+		wg.Go(func() {
+			for n := range each {
+				if err := d.change(t.Context(), chat.Trusted, chat.SessionID(run.ID), map[string]any{fmt.Sprintf("key-%d-%d", i, n): n}, nil); err != nil {
+					t.Errorf("node %d, change %d: %v", i, n, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	sess, err := w.Sessions.Get(t.Context(), chat.Trusted, chat.SessionID(run.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := metaOf(&sess)
+	for i := range nodes {
+		for n := range each {
+			if key := fmt.Sprintf("key-%d-%d", i, n); string(m[key]) != fmt.Sprint(n) {
+				t.Errorf("%s is %q", key, m[key])
+			}
+		}
+	}
 }

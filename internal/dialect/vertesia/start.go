@@ -186,7 +186,7 @@ func (d *Dialect) executeWorkflow(r *http.Request, c chat.Caller) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		payload = map[string]json.RawMessage{"data": data, "interaction": chat.AppendString(nil, r.PathValue("name"))}
+		payload = map[string]json.RawMessage{"data": data, "interaction": json.AppendString(nil, r.PathValue("name"))}
 	}
 	b, err := json.Marshal(payload)
 	if err != nil {

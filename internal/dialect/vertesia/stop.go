@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
 )
@@ -49,7 +50,7 @@ const stopTimeout = 3 * time.Second
 func (d *Dialect) await(ctx context.Context, c chat.Caller, id chat.SessionID, done func(*chat.State) bool) {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	for b, err := range d.opt.Sessions.Watch(ctx, c, id, chat.Start{}, nil) {
+	for b, err := range d.opt.Sessions.Watch(ctx, c, id, core.Start{}, nil) {
 		if err != nil {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -51,7 +52,7 @@ type follower struct {
 	caller chat.Caller
 	id     chat.SessionID
 	coding coding
-	start  chat.Start
+	start  core.Start
 	first  []byte // messages of the event at the cursor that the reader lacks
 	end    []byte // the message that ended the run, for a reader that has it
 	at     chat.Seq
@@ -66,7 +67,7 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 		return nil, q.Err
 	}
 	f := &follower{Dialect: d, caller: c, id: sess.ID, coding: codingOf(frame, sess.workstream)}
-	f.start = chat.Start{Idle: heartbeat, ByPosition: true}
+	f.start = core.Start{Idle: heartbeat, ByPosition: true}
 	if at == 0 && !skip {
 		f.start.Cursor = &chat.Cursor{}
 		return f, nil
@@ -92,7 +93,7 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 func (f *follower) loop(ctx context.Context) error {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var enc chat.Encoding = f.coding
+	var enc core.Encoding = f.coding
 	if f.stream != nil && f.stream.Compressed() {
 		enc = packed{f.coding}
 	}
@@ -129,7 +130,7 @@ func endOfStream(err error) error {
 }
 
 // batch writes one batch and reports whether it held only chunks.
-func (f *follower) batch(ctx context.Context, b *chat.Batch) (chunks bool, err error) {
+func (f *follower) batch(ctx context.Context, b *core.Batch) (chunks bool, err error) {
 	chunks = f.begun && b.Cursor.Seq == f.at && b.Live && len(b.Bytes) > 0
 	f.at = b.Cursor.Seq
 	if !f.begun {

@@ -1,12 +1,8 @@
 package vertesia
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,9 +10,9 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/servertest"
+	"github.com/parley-hq/parley/internal/transcript"
 )
-
-var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 
 // TestTranscripts plays the conversations in testdata against a whole server.
 // The parts of a file are steps:
@@ -34,50 +30,16 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 // "server" and are rewritten with -update. Chunks, which depend on time, times and
 // ids are left out.
 func TestTranscripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no transcripts", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			t.Parallel()
-			a, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
+	transcript.Play(t, "server", nil, func(t *testing.T, about string, c *servertest.Cluster) transcript.Player {
+		t.Parallel()
+		p := &player{t: t, w: newServer(t, setup{secured: strings.Contains(about, "secured"), cluster: c}), names: map[string]string{}, streams: map[string]*stream{}}
+		return func(f txtar.File) string {
+			if said := p.play(f); said != "" {
+				return p.settle(said)
 			}
-			p := &player{t: t, w: newServer(t, setup{secured: bytes.Contains(a.Comment, []byte("secured"))}), names: map[string]string{}, streams: map[string]*stream{}}
-			out := txtar.Archive{Comment: a.Comment}
-			for _, f := range a.Files {
-				if f.Name == "server" {
-					continue
-				}
-				out.Files = append(out.Files, f)
-				if said := p.play(f); said != "" {
-					out.Files = append(out.Files, txtar.File{Name: "server", Data: []byte(p.settle(said))})
-				}
-			}
-			got := txtar.Format(&out)
-			if *update {
-				if err := os.WriteFile(file, got, 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if want := txtar.Format(a); !bytes.Equal(got, want) {
-				t.Errorf("%s is out of date (rewrite with -update and read the difference):\n%s", file, difference(string(want), string(got)))
-			}
-		})
-	}
-}
-
-func difference(want, got string) string {
-	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for i := range min(len(w), len(g)) {
-		if w[i] != g[i] {
-			return fmt.Sprintf("line %d\nwant %s\n got %s", i+1, w[i], g[i])
+			return ""
 		}
-	}
-	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+	})
 }
 
 // player plays one transcript.

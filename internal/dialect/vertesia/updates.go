@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 )
 
@@ -75,7 +76,7 @@ func (p *messagePage) body() []byte {
 func (d *Dialect) readForward(ctx context.Context, c chat.Caller, sess run, p *messagePage) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	start := chat.Start{Cursor: &chat.Cursor{}, ByPosition: true}
+	start := core.Start{Cursor: &chat.Cursor{}, ByPosition: true}
 	if p.since > 0 {
 		cursor, last, err := d.cursorAt(ctx, c, &sess.Session, p.since)
 		if err != nil {
@@ -87,7 +88,7 @@ func (d *Dialect) readForward(ctx context.Context, c chat.Caller, sess run, p *m
 			p.count = bytes.Count(p.bytes, []byte(`,"ts":`))
 		}
 	}
-	var enc chat.Encoding // entries are counted when there is a limit
+	var enc core.Encoding // entries are counted when there is a limit
 	if p.limit == 0 {
 		enc = p.coding
 	}
@@ -112,7 +113,7 @@ func (d *Dialect) readForward(ctx context.Context, c chat.Caller, sess run, p *m
 }
 
 // add adds the messages of an entry; it returns false when they exceed the limit.
-func (p *messagePage) add(e *chat.Entry) bool {
+func (p *messagePage) add(e *core.Entry) bool {
 	var b []byte
 	n := 0
 	if e.Piece != nil {

@@ -169,7 +169,7 @@ func asRun(r agentRun, st *chat.State, workstream string) agentRun {
 	r.ID, r.WorkflowID, r.FirstRun = id, id, id
 	r.Interaction, r.Ref = agent, interactionRef{agent, agent}
 	r.Title, r.Topic, r.Interactive, r.ForkedFrom = cmp.Or(ws.Name, ws.ID), ws.Task, ws.Interactive, ""
-	r.Artifacts, r.Data = "agents/"+id, chat.AppendString(nil, ws.Task)
+	r.Artifacts, r.Data = "agents/"+id, json.AppendString(nil, ws.Task)
 	r.StartedAt, r.CreatedAt = ws.LaunchedAt, ws.LaunchedAt
 	r.Status, r.Activity, r.CompletedAt, r.failed, r.end = workstreamStates[ws.State], "idle", nil, ws.Error, nil
 	if st.Line(workstream).Turn != nil {

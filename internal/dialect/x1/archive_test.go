@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/bus"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 func TestEventsStoredWithoutNATSArePublishedLater(t *testing.T) {
@@ -88,14 +89,14 @@ func TestNATSDisconnectsAndReconnects(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				pause(t.Context(), time.Millisecond)
+				sleep.For(t.Context(), time.Millisecond)
 			}
 		}
 	})
 	for range 3 {
-		pause(t.Context(), time.Duration(20+rand.IntN(60))*time.Millisecond)
+		sleep.For(t.Context(), time.Duration(20+rand.IntN(60))*time.Millisecond)
 		server.Close()
-		pause(t.Context(), time.Duration(20+rand.IntN(60))*time.Millisecond)
+		sleep.For(t.Context(), time.Duration(20+rand.IntN(60))*time.Millisecond)
 		server = open(addr)
 	}
 	close(stop)

@@ -47,7 +47,7 @@ type Credential struct {
 // String leaves the password out.
 func (c Credential) String() string { return fmt.Sprintf("credential of %s for %s", c.Role, c.Session) }
 
-// Bounds of a credential's life.
+// Bounds of a credential's lifetime.
 const (
 	DefaultLife = 15 * time.Minute
 	MaxLife     = 12 * time.Hour

@@ -16,7 +16,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // sessions is the part of session.Sessions that the dialect uses.
@@ -24,7 +26,7 @@ type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
-	ListAll(ctx context.Context, c chat.Caller, f chat.Filter) iter.Seq2[chat.Session, error]
+	ListAll(ctx context.Context, c chat.Caller, f core.Filter) iter.Seq2[chat.Session, error]
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
@@ -51,6 +53,8 @@ type Options struct {
 	Cut      func(fits func(user string) bool) error                      // closes the connections of matching users
 	Dir      string                                                       // folder of the watermark and of the key of credentials
 	Key      []byte                                                       // signs credentials; nil means a key in Dir
+
+	Owns func(chat.SessionID) bool // whether this node of a cluster owns a session; nil means all
 
 	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then
 
@@ -79,6 +83,7 @@ type Dialect struct {
 
 	mu   sync.Mutex
 	urls [2]string // where clients connect: NATS and WebSocket
+	tag  string    // of the NATS server that stores the archive; "" means any
 }
 
 // New returns the dialect; Run starts it.
@@ -105,21 +110,25 @@ func New(opt Options) (*Dialect, error) {
 	return d, nil
 }
 
-// Reachable sets the addresses of NATS that are handed out with credentials.
-func (d *Dialect) Reachable(url, websocket string) {
+// Reachable sets the addresses of NATS that are handed out with credentials, and the tag of the server that stores the archive:
+// in a cluster each node has its own archive.
+func (d *Dialect) Reachable(url, websocket, tag string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.urls = [2]string{url, websocket}
+	d.urls, d.tag = [2]string{url, websocket}, tag
 }
 
 // Published takes stored events and previews, in order per session. It does not block,
 // and may be called before Run.
-func (d *Dialect) Published(id chat.SessionID, entries []chat.Entry) {
+func (d *Dialect) Published(id chat.SessionID, entries []core.Entry) {
 	if id.System() {
 		return
 	}
 	d.project.take(id, entries)
-	d.summary.note(id, entries)
+	d.sidecars.stored(id, entries)
+	if d.opt.Owns == nil || d.opt.Owns(id) {
+		d.summary.note(id, entries)
+	}
 }
 
 // Imported takes a session that was imported as a whole: all its events are published.
@@ -187,14 +196,25 @@ func (d *Dialect) openArchive(ctx context.Context, js jetstream.JetStream) (jets
 		// (see watermark).
 		want.PersistMode = jetstream.AsyncPersistMode
 	}
+	d.mu.Lock()
+	clustered := d.tag != ""
+	if clustered {
+		want.Placement = &jetstream.Placement{Tags: []string{d.tag}}
+	}
+	d.mu.Unlock()
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		try, cancel := context.WithTimeout(ctx, 10*time.Second)
+		limit := 10 * time.Second
+		if clustered {
+			limit = 2 * time.Second // a request is lost while there is no leader
+		}
+		try, cancel := context.WithTimeout(ctx, limit)
 		stream, err := js.CreateOrUpdateStream(try, want)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return stream, err
 		}
-		if api := (*jetstream.APIError)(nil); errors.As(err, &api) && !d.opt.External {
+		// A cluster that starts refuses it until its servers know each other.
+		if api := (*jetstream.APIError)(nil); errors.As(err, &api) && !d.opt.External && !clustered {
 			return nil, fmt.Errorf("the x1 archive cannot be opened: %w", err)
 		}
 		if conn := js.Conn(); !conn.IsConnected() {
@@ -202,19 +222,9 @@ func (d *Dialect) openArchive(ctx context.Context, js jetstream.JetStream) (jets
 		} else {
 			d.log.WarnContext(ctx, "the x1 archive cannot be opened yet; trying again", "err", err)
 		}
-		if !pause(ctx, wait) {
+		if sleep.For(ctx, wait) != nil {
 			return nil, ctx.Err()
 		}
-	}
-}
-
-// pause sleeps, and returns false when ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -121,7 +121,7 @@ func addMissing(payload json.RawMessage, want []field) (json.RawMessage, error) 
 		if len(have) > 0 {
 			out = append(out, ',')
 		}
-		out = chat.AppendString(out, f.name)
+		out = json.AppendString(out, f.name)
 		out = append(append(append(out, ':'), v...), '}')
 		have[f.name] = v
 	}

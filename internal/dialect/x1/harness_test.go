@@ -20,6 +20,7 @@ import (
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // testTimeout only catches hangs.
@@ -120,7 +121,7 @@ func (w *testServer) start() {
 			w.t.Fatal(err)
 		}
 		w.url = w.bus.URL()
-		w.dialect.Reachable(w.url, "")
+		w.dialect.Reachable(w.url, "", "")
 		conn, err = w.bus.Connect("parley")
 	}
 	if err != nil {
@@ -163,7 +164,7 @@ func (w *testServer) until(what string, ok func() bool) {
 		if time.Now().After(end) {
 			w.t.Fatalf("not in time: %s", what)
 		}
-		pause(w.t.Context(), 2*time.Millisecond)
+		sleep.For(w.t.Context(), 2*time.Millisecond)
 	}
 }
 

@@ -82,6 +82,7 @@ func (d *Dialect) store(ctx context.Context, conn *nats.Conn, a *incoming, at *s
 	} else if chat.AnswerOf(draft.Body) != "" {
 		c.Scopes = []chat.Scope{chat.ScopeAgent} // what a sidecar sends is not a person's consent
 	}
+	defer at.sending(draft.ClientID)()
 	err = d.retry(ctx, func() error {
 		events, err := d.opt.Sessions.Append(ctx, c, a.id, []chat.Draft{draft})
 		if err == nil {
@@ -231,7 +232,7 @@ func (d *Dialect) setAgentName(ctx context.Context, id chat.SessionID, at *sidec
 
 // recallReplay reads from the log which events the session's publisher has sent.
 func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *sidecarSession) error {
-	if at.replay != nil {
+	if at.current() {
 		return nil
 	}
 	events, err := d.newestEvents(ctx, id, maxStored)
@@ -250,7 +251,7 @@ func (d *Dialect) recallReplay(ctx context.Context, id chat.SessionID, at *sidec
 	return nil
 }
 
-// repeated tells why a message without an id is not stored: it is a copy, an echo or
+// repeated returns why a message without an id is not stored: it is a copy, an echo or
 // a repetition. To the draft of any other it gives an idempotency key.
 func (d *Dialect) repeated(ctx context.Context, a *incoming, at *sidecarSession, m *Message, draft *chat.Draft) (why string, err error) {
 	r, now := at.replay, d.opt.Now()

@@ -65,7 +65,7 @@ func TestQueuedEventsAreNotPublishedTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As if it had been queued a moment ago.
+	// Queue the event, as a commit does before its session falls behind.
 	p := w.dialect.project
 	p.mu.Lock()
 	p.queue = append(p.queue, job{projection: l, fact: appended[0].Fact(), at: appended[0].At})

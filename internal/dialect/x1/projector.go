@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // projector publishes stored events on events and archive, previews on delta, and user
@@ -99,7 +101,7 @@ func newProjector(d *Dialect) (*projector, error) {
 }
 
 // take queues stored events and previews.
-func (p *projector) take(id chat.SessionID, entries []chat.Entry) {
+func (p *projector) take(id chat.SessionID, entries []core.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.projection(id)
@@ -256,7 +258,7 @@ func (p *projector) run(ctx context.Context, conn *nats.Conn, stream jetstream.S
 	defer tick.Stop()
 	for {
 		if p.publishQueued(late) >= busyBatch {
-			pause(ctx, busyPause)
+			sleep.For(ctx, busyPause)
 		}
 		select {
 		case <-p.wake:

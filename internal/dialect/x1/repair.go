@@ -8,7 +8,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // runRepairs publishes the missing events of sessions that are behind, and removes
@@ -54,7 +56,7 @@ func (p *projector) repair(ctx context.Context, l *projection, stream jetstream.
 		if ctx.Err() == nil {
 			p.d.log.WarnContext(ctx, "the copy of a session on NATS could not be brought up to date; trying again", "session", l.id, "erased", erased, "err", err)
 		}
-		pause(ctx, wait)
+		sleep.For(ctx, wait)
 		wait = min(2*wait, 5*time.Second)
 	}
 }
@@ -184,7 +186,7 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 			if ctx.Err() == nil {
 				p.d.log.WarnContext(ctx, "sessions cannot be compared with the archive of x1; trying again", "workspace", workspace, "err", err)
 			}
-			if !pause(ctx, wait) {
+			if sleep.For(ctx, wait) != nil {
 				return
 			}
 		}
@@ -210,7 +212,7 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 func (p *projector) recheck(ctx context.Context, workspace string, from chat.At) error {
 	c := chat.Trusted
 	c.Workspace = workspace
-	for s, err := range p.d.opt.Sessions.ListAll(ctx, c, chat.Filter{Limit: 1000}) {
+	for s, err := range p.d.opt.Sessions.ListAll(ctx, c, core.Filter{Limit: 1000}) {
 		if err != nil || s.UpdatedAt < from {
 			return err
 		}
@@ -223,7 +225,7 @@ func (p *projector) recheck(ctx context.Context, workspace string, from chat.At)
 		}
 		p.mu.Unlock()
 		// A million active sessions must not need much memory.
-		for p.tooManyBehind() && pause(ctx, 5*time.Millisecond) {
+		for p.tooManyBehind() && sleep.For(ctx, 5*time.Millisecond) == nil {
 		}
 	}
 	return ctx.Err()

@@ -40,7 +40,7 @@ import (
 //     a row that are no repetitions, and after a silence of replayPause. If it may
 //     have ended, it has ended: in doubt an event is stored twice rather than lost.
 //
-// All of it can be read from the log: the idempotency key of a stored event tells
+// All of it can be read from the log: the idempotency key of a stored event has
 // its run, its number, its content and how much of a replay was left (see key).
 type replayFilter struct {
 	stored []Digest            // contents of the publisher's stream, in its order
@@ -257,7 +257,7 @@ func (r *replayFilter) key(m *Message, d Digest, moment int64) string {
 	return fmt.Sprintf("x1:%d:%d:%s:%s:%d", r.run, sequenceOf(m), strconv.FormatInt(moment, 36), d, r.left())
 }
 
-// storedKey is what a key tells.
+// storedKey is a parsed key.
 type storedKey struct {
 	run    int
 	number int64

@@ -13,6 +13,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 func TestAMessageOverNATSIsAnswered(t *testing.T) {
@@ -242,7 +243,7 @@ func TestViewersUnderLoss(t *testing.T) {
 	for v := range 4 {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(7, uint64(v)))
-			pause(t.Context(), time.Duration(rnd.IntN(30))*time.Millisecond)
+			sleep.For(t.Context(), time.Duration(rnd.IntN(30))*time.Millisecond)
 			c := w.dial()
 			live := make(chan *nats.Msg, 4096)
 			if _, err := c.ChanSubscribe(Subject("s1", Events), live); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -37,7 +38,59 @@ type sidecarSession struct {
 	epochKey string
 
 	mu        sync.Mutex
-	delivered []delivered // the latest user events, to recognise their echo
+	delivered []delivered     // the latest user events, to recognise their echo
+	sent      map[string]bool // client ids of events that are being stored here; nil on a single server
+	moved     bool            // the publisher has sent an event to another node of the cluster
+}
+
+// sending notes an event that this node is storing, until done is called.
+func (at *sidecarSession) sending(clientID string) (done func()) {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	if at.sent == nil {
+		return func() {}
+	}
+	at.sent[clientID] = true
+	return func() {
+		at.mu.Lock()
+		defer at.mu.Unlock()
+		delete(at.sent, clientID)
+	}
+}
+
+// current reports whether replay and epoch are those of the log, as far as this node has it.
+func (at *sidecarSession) current() bool {
+	at.mu.Lock()
+	defer at.mu.Unlock()
+	moved := at.moved
+	at.moved = false
+	return at.replay != nil && !moved
+}
+
+// stored takes stored events. In a cluster a publisher may connect to another node and come back: what this node knows of it
+// is then read again.
+func (a *sidecarSessions) stored(id chat.SessionID, entries []core.Entry) {
+	if a.d.opt.Owns == nil {
+		return
+	}
+	a.mu.Lock()
+	at := a.known[id]
+	a.mu.Unlock()
+	if at == nil {
+		return
+	}
+	for i := range entries {
+		if entries[i].Piece != nil {
+			continue
+		}
+		e, err := entries[i].Fact.Event()
+		if err != nil || e.Via != via || !hasNoID(&e) && e.Type != AttachedType {
+			continue
+		}
+		at.mu.Lock()
+		at.moved = at.moved || !at.sent[e.ClientID]
+		at.mu.Unlock()
+	}
 }
 
 // delivered is a user event that was sent to the sidecar.
@@ -114,6 +167,9 @@ func (a *sidecarSessions) add(id chat.SessionID, agent string) *sidecarSession {
 		}
 	}
 	at := &sidecarSession{agent: agent}
+	if a.d.opt.Owns != nil {
+		at.sent = map[string]bool{}
+	}
 	a.known[id] = at
 	return at
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // A summary is written again after summaryEvents events, or after summaryTime if there were
@@ -44,7 +45,7 @@ func public(typ string) bool {
 }
 
 // note counts stored events.
-func (s *summaries) note(id chat.SessionID, entries []chat.Entry) {
+func (s *summaries) note(id chat.SessionID, entries []core.Entry) {
 	if !s.d.opt.Summaries {
 		return
 	}

@@ -89,7 +89,7 @@ func (d *Dialect) trafficDraft(a *incoming) (chat.Draft, error) {
 		if !utf8.Valid(r.Record) {
 			return chat.Draft{}, chat.Errorf(chat.Invalid, "a record is JSON or text")
 		}
-		r.Record = chat.AppendString(nil, string(a.msg.Data))
+		r.Record = json.AppendString(nil, string(a.msg.Data))
 	}
 	var named struct {
 		Session chat.SessionID `json:"session_id"`

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/journal"
 )
 
@@ -57,7 +58,7 @@ func (k *Journal) write() error {
 }
 
 // Commit stores a commit.
-func (k *Journal) Commit(ctx context.Context, c *chat.Commit) error {
+func (k *Journal) Commit(ctx context.Context, c *core.Commit) error {
 	if err := k.write(); err != nil {
 		return err
 	}
@@ -65,7 +66,7 @@ func (k *Journal) Commit(ctx context.Context, c *chat.Commit) error {
 }
 
 // WritePreviews stores pieces of open blocks.
-func (k *Journal) WritePreviews(ctx context.Context, all []chat.SessionPieces) {
+func (k *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 	if err := k.write(); err != nil {
 		for i := range all {
 			all[i].Err = err

@@ -33,6 +33,7 @@ import (
 	"sync/atomic"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/natsprovider"
 )
@@ -41,7 +42,7 @@ import (
 type Sessions interface {
 	CreateChild(ctx context.Context, parent chat.SessionID, n chat.NewSession, grant string) (chat.Session, bool, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
-	List(ctx context.Context, c chat.Caller, f chat.Filter) (chat.SessionPage, error)
+	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]

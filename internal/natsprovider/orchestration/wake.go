@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
 )
@@ -56,7 +57,7 @@ func (o *Orchestration) Run(ctx context.Context) error {
 
 // catchUpRecent sends the wakes that the recent sessions lack.
 func (o *Orchestration) catchUpRecent(ctx context.Context) {
-	page, err := o.opt.Sessions.List(ctx, chat.Trusted, chat.Filter{Limit: recent})
+	page, err := o.opt.Sessions.List(ctx, chat.Trusted, core.Filter{Limit: recent})
 	if err != nil && ctx.Err() == nil {
 		o.opt.Logger.Warn("sessions could not be checked for missing wakes", "err", err)
 	}

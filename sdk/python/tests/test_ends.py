@@ -50,6 +50,22 @@ class EndTest(unittest.IsolatedAsyncioTestCase):
         for script in (bye, code):
             self.assertEqual(await self.work(script), [[]])
 
+    async def test_what_is_refused_for_the_moment_is_sent_again(self) -> None:
+        sent: list[str] = []
+
+        async def refuse(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps(TURN))
+            for _ in range(3):
+                frame = json.loads(await conn.recv())
+                sent.append(frame["op"])
+                if len(sent) < 3:
+                    await conn.send(json.dumps({"op": "error", "id": frame["id"], "error": {"code": "unavailable", "message": "no node can write"}}))
+            await conn.send(json.dumps({"op": "ok", "id": frame["id"]}))
+            await conn.close(4401, "sign in again")
+
+        await self.work(refuse)
+        self.assertEqual(sent, ["done", "done", "done"])
+
     async def test_turn_is_released_when_the_reply_to_done_is_lost(self) -> None:
         async def cut(conn: ServerConnection, _: dict[str, Any]) -> None:
             await conn.send(json.dumps(TURN))

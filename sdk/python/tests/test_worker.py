@@ -50,6 +50,23 @@ def end(events: list[dict[str, Any]]) -> dict[str, Any]:
     return [e for e in events if e["type"] == "turn.completed"][-1]["payload"]
 
 
+class NodesTest(Case):
+    async def test_next_node_when_one_is_down(self) -> None:
+        server = await self.serve()
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            down = f"http://127.0.0.1:{closed.getsockname()[1]}"
+
+        async def answer(turn: parley.Turn) -> None:
+            await turn.say("here")
+
+        for url in ([down, server.url], f"{down}, {server.url}/"):
+            task = asyncio.create_task(parley.work("py", answer, url=url, backoff=(60.0, 60.0)))  # a pause would fail the test
+            await server.workers("py", 1)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
 class MethodTest(Case):
     async def test_every_method_of_a_turn(self) -> None:
         server = await self.serve()

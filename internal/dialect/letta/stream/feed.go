@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
@@ -141,7 +142,7 @@ func (f *Feed) Continue() { f.end = nil }
 func (f *Feed) Messages() []llm.Message { return f.fold.Messages() }
 
 // Take returns the items of one entry. They are valid until the next call. Once Progress has an End, nothing more comes.
-func (f *Feed) Take(e *chat.Entry) ([]Item, error) {
+func (f *Feed) Take(e *core.Entry) ([]Item, error) {
 	f.out, f.at, f.count = f.out[:0], e.At, 0
 	if e.Piece != nil {
 		f.preview(e.Piece)
@@ -228,7 +229,7 @@ func (f *Feed) question(e *chat.Event, request, reason string) error {
 	if e.Seq <= f.lastStored && !f.openPrompts[request] {
 		return nil // it is answered
 	}
-	at := min(e.At+f.count, e.At+chat.AtStep-3)
+	at := min(e.At+f.count, e.At+core.AtStep-3)
 	if f.after >= at+1 {
 		return nil
 	}
@@ -339,7 +340,7 @@ func (f *Feed) part(p llm.Part, base Item, e *chat.Event) error {
 
 // show adds an item of the present entry.
 func (f *Feed) show(it Item) {
-	it.Seq = f.at + min(f.count, chat.AtStep-1)
+	it.Seq = f.at + min(f.count, core.AtStep-1)
 	f.count++
 	f.add(it)
 }

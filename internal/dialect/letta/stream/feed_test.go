@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
 // newEvents returns a turn and a function that makes its events, a millisecond apart.
 func newEvents(t *testing.T) (chat.TurnID, func(chat.Seq, chat.Body) chat.Event) {
-	number := chat.NumberFor("s-1", 0)
+	number := core.NumberFor("s-1", 0)
 	turn := chat.TurnID(chat.MakeID(number, 2).Text(chat.TurnPrefix))
 	return turn, func(seq chat.Seq, b chat.Body) chat.Event {
 		d := chat.Draft{Body: b}
@@ -44,7 +45,7 @@ func (l fakeLog) Ends(seq chat.Seq) ([]chat.End, error) { return l.ends[seq], ni
 func take(t *testing.T, f *Feed, events ...chat.Event) (out []string) {
 	t.Helper()
 	for _, e := range events {
-		items, err := f.Take(&chat.Entry{Fact: e.Fact(), At: e.At})
+		items, err := f.Take(&core.Entry{Fact: e.Fact(), At: e.At})
 		if err != nil {
 			t.Fatal(err)
 		}

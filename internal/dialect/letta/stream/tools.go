@@ -3,7 +3,7 @@ package stream
 import (
 	"cmp"
 
-	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/llm"
 )
 
@@ -45,7 +45,7 @@ func (f *Feed) request(m *llm.Message, it Item) {
 	for i := range m.ToolCalls {
 		f.running[m.ToolCalls[i].ID] = true
 	}
-	if !f.tokens || len(m.ToolCalls) > chat.AtStep-4 {
+	if !f.tokens || len(m.ToolCalls) > core.AtStep-4 {
 		f.show(it)
 		return
 	}

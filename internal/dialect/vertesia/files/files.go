@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
@@ -26,7 +27,7 @@ import (
 type sessions interface {
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
-	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.FilePut) (chat.FileInfo, error)
+	PutFile(ctx context.Context, c chat.Caller, id chat.SessionID, f core.FilePut) (chat.FileInfo, error)
 	RemoveFile(ctx context.Context, c chat.Caller, id chat.SessionID, path, via string) error
 }
 
@@ -155,7 +156,7 @@ func (s *Service) put(ctx context.Context, c chat.Caller, f file, mediaType stri
 	if err != nil {
 		return chat.FileInfo{}, err
 	}
-	info, err := s.opt.Sessions.PutFile(ctx, c, f.session.ID, chat.FilePut{
+	info, err := s.opt.Sessions.PutFile(ctx, c, f.session.ID, core.FilePut{
 		Path: f.path, MediaType: cmp.Or(mediaType, "application/octet-stream"), Body: body, Max: s.opt.MaxSize, Workstream: workstream, Via: s.http.Dialect,
 	})
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {

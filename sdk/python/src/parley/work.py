@@ -10,7 +10,7 @@ import random
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import Any, Awaitable, Callable, Mapping, cast
+from typing import Any, Awaitable, Callable, Mapping, Sequence, cast
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -31,8 +31,8 @@ _FINAL = ("invalid", "unauthenticated", "denied", "conflict", "not_found", "gone
 _SIGN_IN_AGAIN = 4401
 
 
-async def work(name: str, answer: Handler, *, url: str | None = None, token: str | None = None, slots: int = 4, grace: float = 60.0,
-               idle_timeout: float = 45.0, backoff: tuple[float, float] = (0.25, 15.0)) -> None:
+async def work(name: str, answer: Handler, *, url: str | Sequence[str] | None = None, token: str | None = None, slots: int = 4, grace: float = 60.0,
+               commands: Sequence[Mapping[str, str]] = (), idle_timeout: float = 45.0, backoff: tuple[float, float] = (0.25, 15.0)) -> None:
     """Answers turns of an agent name until it is cancelled, or the server refuses the worker (ParleyError).
 
     ``answer`` is called for each turn in a task of its own, up to ``slots`` at once. When it raises, the turn fails.
@@ -40,10 +40,15 @@ async def work(name: str, answer: Handler, *, url: str | None = None, token: str
     until the worker has reconnected, for at most ``grace`` seconds. Turns that are not finished when the worker is
     cancelled go to another worker. A connection that receives nothing for ``idle_timeout`` seconds is opened again.
 
-    ``url`` and ``token`` come from PARLEY_URL and PARLEY_TOKEN when they are not given.
+    ``commands`` are those that the agent understands, each with ``name`` (with its slash) and, if wanted, ``description`` and
+    ``input``; clients offer them to people.
+
+    ``url`` and ``token`` come from PARLEY_URL and PARLEY_TOKEN when they are not given. ``url`` may name several nodes of a
+    cluster, as a list or with commas between: the worker connects to the next one when a connection breaks or fails.
     """
     url = url or os.environ.get("PARLEY_URL") or "http://127.0.0.1:8000"
-    await _Worker(name, answer, url.rstrip("/"), token or os.environ.get("PARLEY_TOKEN"), slots, grace, idle_timeout, backoff).run()
+    urls = [u.strip().rstrip("/") for u in (url.split(",") if isinstance(url, str) else url)]
+    await _Worker(name, answer, urls, token or os.environ.get("PARLEY_TOKEN"), slots, grace, idle_timeout, backoff, commands).run()
 
 
 @dataclass
@@ -58,10 +63,12 @@ class _Held:
 
 
 class _Worker:
-    def __init__(self, name: str, answer: Handler, url: str, token: str | None, slots: int, grace: float, idle_timeout: float,
-                 backoff: tuple[float, float]) -> None:
-        self._name, self._answer, self._url, self._token = name, answer, url, token
+    def __init__(self, name: str, answer: Handler, urls: list[str], token: str | None, slots: int, grace: float, idle_timeout: float,
+                 backoff: tuple[float, float], commands: Sequence[Mapping[str, str]] = ()) -> None:
+        self._name, self._answer, self._urls, self._token = name, answer, urls, token
+        self._node = 0  # the number of the address in use; it grows, and wraps around
         self._slots, self._grace, self._idle_timeout, self._backoff = slots, grace, idle_timeout, backoff
+        self._commands = [dict(c) for c in commands]
         self._turns: dict[str, _Held] = {}
         self._calls: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._ids = 0
@@ -83,6 +90,9 @@ class _Worker:
                 finally:
                     self._offline()
                 attempt = 0 if progress else attempt + 1
+                self._node += 1
+                if 0 < attempt < len(self._urls):
+                    continue  # all nodes are tried before the first pause
                 low, high = self._backoff
                 await asyncio.sleep(min(high, low * 2 ** min(attempt, 10)) * random.uniform(0.5, 1.0))
         finally:
@@ -91,6 +101,10 @@ class _Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def _url(self) -> str:
+        return self._urls[self._node % len(self._urls)]
 
     def _address(self) -> str:
         u = urlsplit(self._url)
@@ -106,7 +120,7 @@ class _Worker:
         try:
             async with connect(self._address(), additional_headers=self._headers(), max_size=64 << 20, open_timeout=self._idle_timeout,
                                close_timeout=2, user_agent_header="parley-python", proxy=None) as conn:
-                await conn.send(json.dumps({"op": "ready", "slots": self._slots, "turns": list(self._turns)}))
+                await conn.send(json.dumps({"op": "ready", "slots": self._slots, "commands": self._commands, "turns": list(self._turns)}))
                 self._conn = conn
                 self._notify()
                 while True:
@@ -246,6 +260,23 @@ class _Worker:
             await self._changed.wait()
 
     async def call(self, turn: Turn, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Sends a frame for a turn until it gets a reply, and some times again if the server cannot store anything at the moment."""
+        return await self._repeat(lambda: self._exchange(turn, make))
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        """Calls attempt until it succeeds, fails for good, or has failed six times."""
+        delay = self._backoff[0]
+        for left in range(5, -1, -1):
+            try:
+                return await attempt()
+            except ParleyError as err:
+                if not err.retryable or left == 0:
+                    raise
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, self._backoff[1])
+        raise AssertionError("unreachable")
+
+    async def _exchange(self, turn: Turn, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Sends a frame for a turn until it gets a reply, also after a reconnect."""
         while True:
             conn = await self._connection_for(turn)
@@ -278,16 +309,7 @@ class _Worker:
 
     async def put(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
         """Stores a file of a session; it is retried while the server is unreachable."""
-        delay = self._backoff[0]
-        for left in range(6, -1, -1):
-            try:
-                return await asyncio.to_thread(self._put, path, body, media_type)
-            except ParleyError as err:
-                if not err.retryable or left == 0:
-                    raise
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, self._backoff[1])
-        raise AssertionError("unreachable")
+        return await self._repeat(lambda: asyncio.to_thread(self._put, path, body, media_type))
 
     def _put(self, path: str, body: bytes, media_type: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self._url}/parley/v1{path}", data=body, method="PUT",

@@ -1,0 +1,389 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/parley-hq/parley/chaos/links"
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/serverprocess"
+	"github.com/parley-hq/parley/internal/sleep"
+)
+
+const (
+	nodeCount  = 3
+	partitions = 3
+	stuckTime  = time.Minute
+	giveUp     = 4 * time.Minute // a cluster that is not back after this ends the run
+)
+
+// cell is three servers that keep the same sessions.
+type cell struct {
+	*campaign
+	links  *links.Links
+	nodes  [nodeCount]*server
+	load   *load
+	begin  time.Time
+	probes []*probe
+	faults []done
+	copies int
+}
+
+// server is a node of the cell.
+type server struct {
+	location
+	args []string
+	id   string
+	*serverprocess.Process
+}
+
+// cluster runs the load on a cell, and one fault after the other, until the time is over.
+func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
+	x := &cell{campaign: c, begin: time.Now()}
+	defer x.end()
+	if err := x.start(ctx); err != nil {
+		return err
+	}
+	var urls []string
+	for _, n := range x.nodes {
+		urls = append(urls, n.url())
+	}
+	cl, err := connect(urls...)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	x.load = newLoad(cl)
+	ctx, cancel := context.WithCancel(ctx)
+	ends, stop := context.WithCancel(ctx)
+	defer stop()
+	var working, reading sync.WaitGroup
+	defer reading.Wait()
+	defer working.Wait()
+	defer cancel()
+	if err := x.load.start(ctx, ends, &working, &reading); err != nil {
+		return err
+	}
+	if err := x.startProbes(ctx, ends, &working); err != nil {
+		return err
+	}
+	if err := x.back(ctx, time.Now()); err != nil {
+		return err
+	}
+	if err := x.disturb(ctx, span); err != nil {
+		return err
+	}
+	stop()
+	ended := make(chan struct{})
+	go func() { working.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(settle):
+		c.counts.fault(&c.counts.stuck, "the work did not end within %s after the last fault", settle)
+	}
+	if err := x.check(ctx); err != nil {
+		return err
+	}
+	x.print()
+	return nil
+}
+
+// start starts the nodes, each in its own folder, connected through proxies.
+func (x *cell) start(ctx context.Context) (err error) {
+	secret := filepath.Join(x.dir, "secret")
+	if err := os.WriteFile(secret, []byte("the secret of a cell that is disturbed on purpose"), 0o600); err != nil {
+		return err
+	}
+	var listen []string
+	for range nodeCount {
+		addr, err := freeport.Find()
+		if err != nil {
+			return err
+		}
+		listen = append(listen, addr)
+	}
+	if x.links, err = links.New(listen); err != nil {
+		return err
+	}
+	for i := range x.nodes {
+		at, err := newLocation(filepath.Join(x.data, fmt.Sprint("n", i)))
+		if err != nil {
+			return err
+		}
+		x.nodes[i] = &server{location: at}
+	}
+	// Nodes begin a cluster with one list of addresses. Through the proxies each of them has its own list.
+	for _, peers := range []func(i int) []string{func(int) []string { return listen }, x.links.Peers} {
+		for i, n := range x.nodes {
+			if n.Process != nil {
+				if err := n.Stop(); err != nil {
+					return err
+				}
+			}
+			n.args = serverprocess.Serve(n.addr, n.data, "--nats", "off", "--grace", "2s", "--cluster-listen", listen[i],
+				"--cluster-peers", strings.Join(peers(i), ","), "--cluster-secret-file", secret, "--cluster-log-age", "10m")
+		}
+		for _, n := range x.nodes {
+			if err := x.launch(n); err != nil {
+				return err
+			}
+		}
+		for _, n := range x.nodes {
+			if err := x.ready(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (x *cell) launch(n *server) (err error) {
+	if err := x.saveOutput(n); err != nil {
+		return err
+	}
+	n.Process, err = serverprocess.StartAt(n.addr, x.binary, n.args...)
+	return err
+}
+
+// saveOutput adds what the process of a node has printed to a file beside the node's folder.
+func (x *cell) saveOutput(n *server) error {
+	if n.Process == nil {
+		return nil
+	}
+	f, err := os.OpenFile(n.data+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(f, n.Output())
+	return errors.Join(err, f.Close())
+}
+
+// ready waits until a node is ready and notes its id.
+func (x *cell) ready(ctx context.Context, n *server) error {
+	_, ok, err := n.WaitReady(ctx, "/readyz")
+	if err == nil && !ok {
+		err = fmt.Errorf("a node did not start: %s", n.Output())
+	}
+	if err != nil {
+		return err
+	}
+	res, err := http.Get(n.url() + "/readyz")
+	if err != nil {
+		return err
+	}
+	n.id = res.Header.Get("Parley-Node")
+	return res.Body.Close()
+}
+
+func (x *cell) end() {
+	for _, n := range x.nodes {
+		if n != nil && n.Process != nil {
+			_ = syscall.Kill(n.PID(), syscall.SIGCONT) // it may have ended
+			n.Kill()
+			if err := x.saveOutput(n); err != nil {
+				fmt.Fprintln(os.Stderr, "chaos:", err)
+			}
+		}
+	}
+	if x.links != nil {
+		_ = x.links.Close() // its listeners may be closed
+	}
+}
+
+// probe writes to a session of a partition through one node, again and again, and notes when it was acknowledged.
+type probe struct {
+	node, partition int
+	acknowledged    []time.Duration // since the begin of the run
+	last            atomic.Int64
+	mu              sync.Mutex
+}
+
+// startProbes starts a probe for each node and partition.
+func (x *cell) startProbes(ctx, ends context.Context, wg *sync.WaitGroup) error {
+	for part := range partitions {
+		id := sessionIn(part)
+		if _, err := x.load.c.Create(ctx, client.NewSession{ID: id, Agent: chat.NoAgent}); err != nil {
+			return err
+		}
+		for i, n := range x.nodes {
+			// One attempt at a time, so that the time of an acknowledgement is that of this node.
+			cl, err := client.New(client.Options{URL: n.url(), Retries: -1})
+			if err != nil {
+				return err
+			}
+			p := &probe{node: i, partition: part}
+			x.probes = append(x.probes, p)
+			wg.Go(func() {
+				defer cl.Close()
+				x.probe(ctx, ends, cl, p, id)
+			})
+		}
+	}
+	return nil
+}
+
+// sessionIn returns an id that belongs to a partition.
+func sessionIn(part int) chat.SessionID {
+	for n := 0; ; n++ {
+		if id := fmt.Sprintf("probe-%d-%d", part, n); cluster.PartitionOf(id, partitions) == part {
+			return chat.SessionID(id)
+		}
+	}
+}
+
+func (x *cell) probe(ctx, ends context.Context, cl *client.Client, p *probe, id chat.SessionID) {
+	for i := 0; ends.Err() == nil; i++ {
+		key := fmt.Sprintf("n%d-%d", p.node, i)
+		err := again(ctx, func() error {
+			once, cancel := context.WithTimeout(ctx, 20*time.Second)
+			defer cancel()
+			events, err := cl.Append(once, id, chat.NewDraft(chat.UserMessage{Text: "probe " + key}).As(key))
+			if err == nil {
+				x.load.acknowledge(id, key, events[0])
+			} else if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+				err = client.ErrUnreachable
+			}
+			return err
+		})
+		if err != nil {
+			x.load.problem(fmt.Errorf("append %s to %s: %w", key, id, err))
+			return
+		}
+		at := time.Since(x.begin)
+		p.mu.Lock()
+		p.acknowledged = append(p.acknowledged, at)
+		p.mu.Unlock()
+		p.last.Store(int64(at))
+		sleep.For(ends, 20*time.Millisecond)
+	}
+}
+
+// back waits until all nodes acknowledge in all partitions, after a time.
+func (x *cell) back(ctx context.Context, since time.Time) error {
+	from := int64(since.Sub(x.begin))
+	for end := time.Now().Add(giveUp); ; {
+		if !slices.ContainsFunc(x.probes, func(p *probe) bool { return p.last.Load() < from }) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the nodes do not all acknowledge %s after the end of the fault", giveUp)
+		}
+		sleep.For(ctx, 20*time.Millisecond)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// longestPause returns the longest time without an acknowledgement of a partition through the nodes, between two times.
+func (x *cell) longestPause(from, to time.Duration, through [nodeCount]bool) (longest time.Duration) {
+	for part := range partitions {
+		times := []time.Duration{from, to}
+		for _, p := range x.probes {
+			if p.partition != part || !through[p.node] {
+				continue
+			}
+			p.mu.Lock()
+			for _, at := range p.acknowledged {
+				if at > from && at < to {
+					times = append(times, at)
+				}
+			}
+			p.mu.Unlock()
+		}
+		slices.Sort(times)
+		for i := range times[1:] {
+			longest = max(longest, times[i+1]-times[i])
+		}
+	}
+	return longest
+}
+
+// check compares what the nodes have with what they acknowledged, and with each other.
+func (x *cell) check(ctx context.Context) error {
+	if err := x.campaign.check(ctx, x.load); err != nil {
+		return err
+	}
+	n := &x.counts
+	var clients [nodeCount]*client.Client
+	for i, node := range x.nodes {
+		cl, err := connect(node.url())
+		if err != nil {
+			return err
+		}
+		defer cl.Close()
+		clients[i] = cl
+	}
+	for id := range x.load.events {
+		if err := x.compare(ctx, clients, id); err != nil {
+			return err
+		}
+	}
+	if out, err := exec.CommandContext(ctx, x.binary, "cluster", "verify", "--url", x.nodes[0].url()).CombinedOutput(); err != nil {
+		n.fault(&n.lost, "cluster verify: %s", out)
+	}
+	for _, node := range x.nodes {
+		if said, ok := x.verify(ctx, node.url()); !ok {
+			n.fault(&n.lost, "verify reports damage on a node: %s", said)
+		}
+	}
+	// A node that was away removes what was erased meanwhile. Then the log between the nodes is purged.
+	before := *n
+	for end := time.Now().Add(2 * time.Minute); ; sleep.For(ctx, time.Second) {
+		*n = before
+		if err := x.search(x.load); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if n.left == before.left || time.Now().After(end) || ctx.Err() != nil {
+			break
+		}
+	}
+	for _, node := range x.nodes {
+		n.stops++
+		if err := node.Stop(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compare compares the copies of a session.
+func (x *cell) compare(ctx context.Context, clients [nodeCount]*client.Client, id chat.SessionID) error {
+	var first []chat.Event
+	for end := time.Now().Add(settle); ; sleep.For(ctx, 50*time.Millisecond) {
+		equal := true
+		for i, cl := range clients {
+			events, err := readAll(ctx, cl, id)
+			if err != nil {
+				return err
+			}
+			if i == 0 {
+				first = events
+			}
+			equal = equal && slices.EqualFunc(first, events, same)
+		}
+		if equal {
+			x.copies += nodeCount
+			return nil
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			x.counts.fault(&x.counts.lost, "the copies of %s differ", id)
+			return nil
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/sleep"
+)
+
+// ownerChanged tells the server that it has become the owner of a partition, or is not the owner any more. Calls for one
+// partition may come at the same time; the last one sees the newest status.
+func (n *Node) ownerChanged(ctx context.Context, p *part) {
+	p.mu.Lock()
+	st := p.replica.Status()
+	before := p.owned
+	p.owned = st.Owns
+	p.mu.Unlock()
+	switch {
+	case st.Owns:
+		n.sessions.TookOver()
+		ids, err := n.working(ctx, p)
+		if err != nil {
+			n.log.Error("the sessions with work could not be found; their turns are resumed when the partition gets a new owner", "partition", p.number, "err", err)
+			return
+		}
+		if n.opt.TookOver != nil {
+			n.opt.TookOver(ids, st.Copy.Claim.Handover)
+		}
+	case before && n.opt.Lost != nil:
+		n.opt.Lost(func(id chat.SessionID) bool { return n.Partition(id) == p.number })
+	}
+}
+
+// working returns the sessions of a partition that have work.
+func (n *Node) working(ctx context.Context, p *part) (ids []chat.SessionID, err error) {
+	for id, err := range n.opt.Journal.Working(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		if n.Partition(id) == p.number {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// rebalanceEvery is how often a node looks for partitions that another node should own.
+const rebalanceEvery = 5 * time.Second
+
+// rebalance gives partitions without work to the nodes that come before this one in their rank, so that the nodes share the work
+// again after one of them was away.
+func (n *Node) rebalance(ctx context.Context) {
+	for sleep.For(ctx, rebalanceEvery) == nil {
+		for _, p := range n.parts {
+			if to := n.preferred(p); to != "" {
+				if busy, err := n.working(ctx, p); err != nil || len(busy) > 0 {
+					continue
+				}
+				limit, cancel := context.WithTimeout(ctx, rebalanceEvery)
+				if err := p.get().HandOver(limit, to); err != nil && ctx.Err() == nil {
+					n.log.Info("a partition could not be given to another node", "partition", p.number, "node", to, "err", err)
+				}
+				cancel()
+			}
+		}
+	}
+}
+
+// preferred returns the node that should own a partition of this node, "" if that is this node.
+func (n *Node) preferred(p *part) string {
+	r := p.get()
+	st := r.Status()
+	if !st.Owns || n.opt.Rank == nil {
+		return ""
+	}
+	best, name := n.opt.Rank(p.number), ""
+	for _, h := range r.Peers() {
+		fresh := time.Since(h.Heard) < rebalanceEvery/2
+		if fresh && h.Ready && h.Barred == "" && h.Epoch == st.Copy.Epoch && h.Pos+16 >= st.Copy.Pos && h.Rank < best {
+			best, name = h.Rank, h.Node
+		}
+	}
+	return name
+}
+
+// HandOver gives the partitions of this node to other nodes, so that they go on at once when this one ends.
+func (n *Node) HandOver(ctx context.Context) error {
+	var errs []error
+	for _, p := range n.parts {
+		r := p.get()
+		if r == nil || !r.Status().Owns {
+			continue
+		}
+		var best cluster.Heartbeat
+		for _, h := range r.Peers() {
+			if h.Barred == "" && n.Present(&h) && (best.Node == "" || h.Pos > best.Pos) {
+				best = h
+			}
+		}
+		if best.Node == "" {
+			errs = append(errs, fmt.Errorf("partition %d: no other node can take it", p.number))
+			continue
+		}
+		if err := r.HandOver(ctx, best.Node); err != nil && !errors.Is(err, cluster.ErrNotOwner) {
+			errs = append(errs, fmt.Errorf("partition %d: %w", p.number, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,102 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/internal/cluster"
+)
+
+// part is a partition on this node.
+type part struct {
+	number  int
+	purging sync.Mutex // held while the log is purged
+	purged  time.Time  // when the log may be purged again; purging guards it
+	show    sync.Mutex // held while events and previews of the partition are given to readers
+
+	mu      sync.Mutex
+	replica *cluster.Replica       // nil until Run
+	options cluster.ReplicaOptions // of the replica
+	process uint64                 // of the replica
+	stop    context.CancelFunc     // of the replica; nil before the first one runs
+	halting bool                   // Halt was called
+	halted  error                  // why the partition is not followed; nil while it is
+	drop    bool                   // the copy of this node must be replaced
+	changed chan struct{}          // closed when halting or halted changes; nil if nobody waits
+	synced  cluster.Pos
+	samples []sample    // of the position, oldest first
+	erased  cluster.Pos // of the last erasure that the log may still have; 0 if there is none
+	owned   bool
+	present context.Context // ends some time after the epoch
+	end     context.CancelFunc
+}
+
+// answerTime is how long an answer may take that the owner sent before its epoch ended.
+const answerTime = time.Second
+
+// epoch returns a context that ends one second after the owner of the partition changes.
+func (p *part) epoch() context.Context {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.present
+}
+
+// nextEpoch ends the context of the epoch before.
+func (p *part) nextEpoch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.end != nil {
+		time.AfterFunc(answerTime, p.end)
+	}
+	p.present, p.end = context.WithCancel(context.Background())
+}
+
+func (p *part) get() *cluster.Replica {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.replica
+}
+
+func (p *part) status() cluster.Status {
+	if r := p.get(); r != nil {
+		return r.Status()
+	}
+	return cluster.Status{}
+}
+
+func (p *part) syncedPos() cluster.Pos {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.synced
+}
+
+// erasedPos returns the position of the last erasure that the log may still have, 0 if there is none.
+func (p *part) erasedPos() cluster.Pos {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.erased
+}
+
+// PartitionStatus is what this node knows of a partition.
+type PartitionStatus struct {
+	Partition int
+	Copy      cluster.Copy
+	Owns      bool
+	Synced    cluster.Pos
+	Halted    error               // why the partition accepts no writes on this node; nil if it does
+	Peers     []cluster.Heartbeat // the last one of each other node
+}
+
+// Status returns what this node knows of the partitions.
+func (n *Node) Status() []PartitionStatus {
+	all := make([]PartitionStatus, len(n.parts))
+	for i, p := range n.parts {
+		st := p.status()
+		all[i] = PartitionStatus{Partition: i, Copy: st.Copy, Owns: st.Owns, Synced: p.syncedPos(), Halted: p.haltedBy()}
+		if r := p.get(); r != nil {
+			all[i].Peers = r.Peers()
+		}
+	}
+	return all
+}

@@ -1,0 +1,33 @@
+package node
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/parley-hq/parley/internal/cluster"
+)
+
+// Silence is how long a node may be silent and still be present.
+const Silence = 5 * time.Second
+
+// Present reports whether the node that sent a heartbeat is present.
+func (n *Node) Present(h *cluster.Heartbeat) bool {
+	return time.Since(h.Heard) < max(n.opt.Takeover, Silence)
+}
+
+// CountPresent returns how many other nodes are present.
+func (n *Node) CountPresent() int { return len(n.present()) }
+
+// present returns the other nodes that are present, in random order.
+func (n *Node) present() (names []string) {
+	for _, st := range n.Status() {
+		for _, h := range st.Peers {
+			if n.Present(&h) && !slices.Contains(names, h.Node) {
+				names = append(names, h.Node)
+			}
+		}
+	}
+	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	return names
+}
