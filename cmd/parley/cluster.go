@@ -111,6 +111,7 @@ func (p *parley) openNode() error {
 	})
 	p.node.SetPeer(p.workers)
 	p.workers.Connect(p.node)
+	p.runs = append(p.runs, p.fetchFiles)
 	return p.sweepFiles()
 }
 

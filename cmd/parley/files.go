@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/artifact"
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/session"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // openFiles opens the folder of files.
@@ -46,6 +48,31 @@ func (p *parley) sweepFiles() error {
 	}
 	state.Copied = false
 	return p.member.folder.SetMembership(state)
+}
+
+// fetchFiles copies the files of the cluster to a new disk, so that each of them is on two disks again.
+func (p *parley) fetchFiles(ctx context.Context) error {
+	state, _, err := p.member.folder.Membership()
+	if err != nil || !state.NewDisk {
+		return err
+	}
+	for p.nodesReady() != nil {
+		if sleep.For(ctx, time.Second) != nil {
+			return nil
+		}
+	}
+	for {
+		count, err := p.node.Files().FetchAll(ctx)
+		if err == nil {
+			p.log.Info("this node has the files of the cluster", "files", count)
+			state.NewDisk = false
+			return p.member.folder.SetMembership(state)
+		}
+		p.log.Warn("not all files of the cluster could be copied to this node; trying again in a minute", "err", err)
+		if sleep.For(ctx, time.Minute) != nil {
+			return nil
+		}
+	}
 }
 
 // store stores a file of an agent; commit appends its event.

@@ -40,6 +40,7 @@ func (m *member) join(ctx context.Context, a *auth.Auth, out io.Writer) error {
 	case !there && m.folder.HasStore():
 		return fmt.Errorf("%s has the sessions of a single server. To make it the first node of a cluster: parley cluster init --data %s. To join the cluster of other nodes, start with an empty folder", m.cfg.Data, m.cfg.Data)
 	case !there: // from now on it is known that the store was not one of a single server
+		state.NewDisk = true
 		if err := m.folder.SetMembership(state); err != nil {
 			return err
 		}
@@ -60,7 +61,7 @@ func (m *member) join(ctx context.Context, a *auth.Auth, out io.Writer) error {
 			state = datafolder.Membership{Cluster: newClusterID(), FromEmpty: true}
 			m.log.Info("all nodes are empty; beginning a new cluster", "cluster", state.Cluster)
 		case node.Adopt:
-			state = datafolder.Membership{Cluster: plan.Cluster, FromEmpty: true}
+			state = datafolder.Membership{Cluster: plan.Cluster, FromEmpty: true, NewDisk: state.NewDisk}
 			m.log.Info("this node is part of the cluster of the others", "cluster", state.Cluster)
 		case node.Copy:
 			if err := m.copyStore(ctx, state, plan); err == nil {
@@ -138,7 +139,7 @@ func (m *member) copyFrom(ctx context.Context, t *node.NATS, state datafolder.Me
 	if err := j.Close(); err != nil {
 		return total, err
 	}
-	state = datafolder.Membership{Cluster: plan.Cluster, FromEmpty: plan.FromEmpty, Copied: true}
+	state = datafolder.Membership{Cluster: plan.Cluster, FromEmpty: plan.FromEmpty, Copied: true, NewDisk: state.NewDisk}
 	if err := m.folder.Complete(state); err != nil {
 		return total, err
 	}

@@ -28,6 +28,7 @@ type Membership struct {
 	NeedsCopy string `json:"needs_copy,omitempty"` // why this store cannot be used; "" if it can
 	Damaged   bool   `json:"damaged,omitempty"`    // it needs a copy because it did not match the log
 	Copied    bool   `json:"copied,omitempty"`     // it is a copy, and files of sessions that it does not have may be left in the folder
+	NewDisk   bool   `json:"new_disk,omitempty"`   // the folder was empty; files of the cluster have to be copied to it
 }
 
 // Folder is a data folder. One process uses it at a time.

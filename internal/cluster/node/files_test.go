@@ -397,6 +397,36 @@ func TestNodeThatWasDownServesFilesOfThatTime(t *testing.T) {
 	c.sameSize(id)
 }
 
+// A disk is lost. The node that replaces it copies the files that were on it, so that they survive the loss of another disk.
+func TestFilesAreOnTwoNodesAgainAfterADiskWasLost(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	id, removed := c.known(), c.known()
+	for n := range 6 {
+		c.put(n%3, id, fmt.Sprint(n), fmt.Sprint("file ", n))
+	}
+	c.put(0, removed, "a", "of an erased session")
+	c.stop(2)
+	c.settle()
+	if _, err := c.members[0].sessions.Erase(t.Context(), ada, removed); err != nil {
+		t.Fatal(err)
+	}
+	c.start(2, t.TempDir())
+	c.settle()
+	eventually(t, "6 <nil>", func() string {
+		count, err := c.members[2].Files().FetchAll(t.Context())
+		return fmt.Sprint(count, " ", err)
+	})
+	for n := range 6 {
+		if got := c.holders(id, fmt.Sprint("file ", n)); got < 2 {
+			t.Errorf("file %d is on %d nodes", n, got)
+		}
+	}
+	if got := c.onDisk(2); got != 6 {
+		t.Errorf("the new disk has %d files", got)
+	}
+}
+
 func TestForkHasItsFilesAtEveryNode(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)
