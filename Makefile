@@ -9,7 +9,7 @@
 # make bench  measures against the systems named in docs/benchmarks.md; make bench-test checks the cost beside a bare server
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
-# make chaos-cluster kills, stops, pauses and cuts off the nodes of a cluster under load, for a minute
+# make chaos-cluster kills, stops, pauses, cuts off, damages and replaces the nodes of a cluster under load, for a minute; CHAOS="-for 1h" for longer
 # make chaos-log kills, pauses and cuts off the nodes of a cluster's log for a minute; CHAOS="-for 3h" for longer
 # make release builds binaries for Linux and macOS, their checksums and the list of their modules, in bin/release
 # make vuln   looks for known vulnerabilities in what is linked, where the database can be reached
@@ -51,7 +51,7 @@ run-cluster: build
 	  $(CLUSTER) --data parley-cluster/n$$i --addr 127.0.0.1:800$$i --cluster-listen 127.0.0.1:700$$i --nats 127.0.0.1:422$$i & \
 	done; wait
 
-test: fmt vet lint tidy vuln race web-test web-e2e dialect-test s3-test python-test wheel
+test: fmt vet lint tidy vuln race chaos-cluster web-test web-e2e dialect-test s3-test python-test wheel
 
 check: test
 

@@ -42,6 +42,8 @@ type cell struct {
 	probes []*probe
 	faults []done
 	copies int
+
+	tries, unknown atomic.Int64 // writes of probes, and those whose answer was lost
 }
 
 // server is a node of the cell.
@@ -50,6 +52,8 @@ type server struct {
 	args []string
 	id   string
 	*serverprocess.Process
+
+	voids, takeovers int // of the processes that have ended
 }
 
 // cluster runs the load on a cell, and one fault after the other, until the time is over.
@@ -252,11 +256,15 @@ func (x *cell) probe(ctx, ends context.Context, cl *client.Client, p *probe, id 
 		err := again(ctx, func() error {
 			once, cancel := context.WithTimeout(ctx, 20*time.Second)
 			defer cancel()
+			x.tries.Add(1)
 			events, err := cl.Append(once, id, chat.NewDraft(chat.UserMessage{Text: "probe " + key}).As(key))
 			if err == nil {
 				x.load.acknowledge(id, key, events[0])
 			} else if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 				err = client.ErrUnreachable
+			}
+			if errors.Is(err, client.ErrUnreachable) || chat.ReasonOf(err) == chat.OutcomeUnknown {
+				x.unknown.Add(1)
 			}
 			return err
 		})
@@ -354,8 +362,7 @@ func (x *cell) check(ctx context.Context) error {
 		}
 	}
 	for _, node := range x.nodes {
-		n.stops++
-		if err := node.Stop(); err != nil {
+		if err := x.stop(node); err != nil {
 			return err
 		}
 	}

@@ -21,12 +21,13 @@ type done struct {
 // faults of a cell, done in turns.
 var faults = []string{
 	"stop", "kill", "kill the owner", "pause", "pause the owner", "cut off", "cut off the owner", "cut one way out", "cut one way in", "cut a pair", "kill all",
+	"damage the store", "lose the disk",
 }
 
 // disturb does one fault after the other until the time is over.
 func (x *cell) disturb(ctx context.Context, span time.Duration) error {
 	end := time.Now().Add(span)
-	for n := 0; time.Now().Before(end) && ctx.Err() == nil; n++ {
+	for n := x.first; time.Now().Before(end) && ctx.Err() == nil; n++ {
 		sleep.For(ctx, time.Duration(500+x.random.IntN(2000))*time.Millisecond)
 		kind, victim := faults[n%len(faults)], x.random.IntN(nodeCount)
 		if strings.HasSuffix(kind, "the owner") {
@@ -70,21 +71,18 @@ func (x *cell) do(ctx context.Context, kind string, victim int) (touched [nodeCo
 	others := []int{(victim + 1) % nodeCount, (victim + 2) % nodeCount}
 	switch kind {
 	case "stop":
-		x.counts.stops++
-		if err := n.Stop(); err != nil {
+		if err := x.stop(n); err != nil {
 			return touched, err
 		}
 		return touched, x.launch(n)
 	case "kill", "kill the owner":
-		x.counts.kills++
-		n.Kill()
+		x.kill(n)
 		sleep.For(ctx, time.Duration(x.random.IntN(8000))*time.Millisecond)
 		return touched, x.launch(n)
 	case "kill all":
 		for i, n := range x.nodes {
 			touched[i] = true
-			x.counts.kills++
-			n.Kill()
+			x.kill(n)
 		}
 		for _, n := range x.nodes {
 			if err := x.launch(n); err != nil {
@@ -92,6 +90,10 @@ func (x *cell) do(ctx context.Context, kind string, victim int) (touched [nodeCo
 			}
 		}
 		return touched, nil
+	case "damage the store":
+		return touched, x.damageStore(ctx, n)
+	case "lose the disk":
+		return touched, x.loseDisk(ctx, n)
 	case "pause", "pause the owner":
 		if err := syscall.Kill(n.PID(), syscall.SIGSTOP); err != nil {
 			return touched, err
@@ -136,7 +138,7 @@ func (x *cell) print() {
 			fmt.Printf("%-18s %5d %14s %14s\n", kind, len(pauses), spread(pauses), spread(backs))
 		}
 	}
-	fmt.Printf("faults %d  copies compared %d\n", len(x.faults), x.copies)
+	x.printCounts()
 }
 
 // spread returns the median and the maximum in seconds.

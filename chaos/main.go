@@ -9,8 +9,8 @@
 //	left           erased texts that are still found in the data folder
 //	silent         damaged files after which data was missing without a report
 //
-// With -cluster it kills, stops, pauses and cuts off the nodes of a cluster in turns, while clients write and
-// read through all of them. Then lost includes copies of the nodes that differ, left searches the folders of all
+// With -cluster it kills, stops, pauses and cuts off the nodes of a cluster in turns, damages a file of a store and
+// replaces a node whose disk is lost, while clients write and read through all of them. Then lost includes copies of the nodes that differ, left searches the folders of all
 // nodes, and for each kind of fault it prints:
 //
 //	pause          the longest time without an acknowledgement of a partition through the nodes that it did not touch
@@ -38,6 +38,7 @@ type campaign struct {
 	binary string
 	dir    string // everything that the run writes
 	data   string // the server's data folder
+	first  int    // the first fault of a cluster
 	kill   time.Duration
 	damage time.Duration
 	seed   uint64
@@ -68,11 +69,13 @@ func (c *counts) bad() int { return c.lost + c.doubled + c.stuck + c.left + c.si
 func main() {
 	c := &campaign{}
 	span := flag.Duration("for", time.Minute, "length of the whole run: two thirds kills, one third damage")
-	nodes := flag.Bool("cluster", false, "disturb a cluster of three nodes instead of one server: kill, pause, stop and cut off its nodes")
+	nodes := flag.Bool("cluster", false, "disturb a cluster of three nodes instead of one server: kill, pause, stop, cut off, damage and replace its nodes")
+	first := flag.Int("first", 0, "with -cluster: the fault to begin with, by its place in the list of faults")
 	keep := flag.Bool("keep", false, "keep the folder of the run")
 	flag.StringVar(&c.binary, "parley", "bin/parley", "the parley binary")
 	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
 	flag.Parse()
+	c.first = *first
 	c.kill, c.damage = *span*2/3, *span/3
 	c.random = rand.New(rand.NewPCG(c.seed, 1))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
