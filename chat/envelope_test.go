@@ -223,3 +223,12 @@ func TestPreviewRoundTrips(t *testing.T) {
 	}
 	wantCode(t, (&Preview{Block: "b", Text: "xx", Offset: MaxBlock - 1}).Normalize(), TooLarge)
 }
+
+func TestTextAfterLeavesOutWhatAReaderHas(t *testing.T) {
+	p := Preview{Offset: 2, Text: "cde"}
+	for have, want := range []string{"", "", "cde", "de", "e", "", ""} {
+		if got := p.TextAfter(have); got != want {
+			t.Errorf("after %d bytes: %q, want %q", have, got, want)
+		}
+	}
+}

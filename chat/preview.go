@@ -72,6 +72,15 @@ func (p *Preview) Normalize() error {
 	return nil
 }
 
+// TextAfter returns the text of the piece behind the first have bytes of its block. It is
+// empty if the piece has nothing behind them, or begins later, so that bytes are missing.
+func (p *Preview) TextAfter(have int) string {
+	if p.Offset > have || p.Offset+len(p.Text) <= have {
+		return ""
+	}
+	return p.Text[have-p.Offset:]
+}
+
 // AppendJSON appends the piece as it goes out to native readers.
 func (p *Preview) AppendJSON(b []byte) []byte {
 	b = append(b, `{"block":"`...)

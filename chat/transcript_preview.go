@@ -28,13 +28,11 @@ func (t *Transcript) Preview(p *Preview) {
 		i = len(t.Open) - 1
 	}
 	it := &t.Open[i]
-	have := len(it.Text.Text)
-	if p.Offset > have || p.Offset+len(p.Text) <= have {
-		return
+	if fresh := p.TextAfter(len(it.Text.Text)); fresh != "" {
+		text := *it.Text
+		text.Text += fresh
+		it.Text = &text
 	}
-	text := *it.Text
-	text.Text += p.Text[have-p.Offset:]
-	it.Text = &text
 }
 
 // Begin shows a block that is being written, with its text so far, to a reader

@@ -267,10 +267,9 @@ func (t *readState) piece(p *chat.Preview) (*Frame, error) {
 		t.headless[p.Block] = true
 		return nil, nil
 	}
-	if p.End <= have {
+	if p.Text, p.Offset = p.TextAfter(have), have; p.Text == "" {
 		return nil, nil
 	}
-	p.Text, p.Offset = p.Text[have-p.Offset:], have
 	t.at.PassPiece(p.Block, p.End)
 	if n := len(t.at.Blocks) - maxMarks; n > 0 {
 		t.at.Blocks = slices.Delete(t.at.Blocks, 0, n)

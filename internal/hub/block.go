@@ -47,10 +47,10 @@ func (bs *blocks) add(p *chat.Preview, at chat.At, hidden bool) (fresh *chat.Pre
 	if p.Offset < 0 || p.Offset > have || end > chat.MaxBlock {
 		return nil, true
 	}
-	if end <= have {
+	text := p.TextAfter(have)
+	if text == "" {
 		return nil, false
 	}
-	text := p.Text[have-p.Offset:]
 	if !utf8.RuneStart(text[0]) {
 		return nil, true // it begins inside a character, so it is not the same text
 	}

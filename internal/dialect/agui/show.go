@@ -92,11 +92,10 @@ func (x *encoder) piece(p *chat.Preview) {
 		return
 	}
 	b := x.block(blockMessage(p.Workstream, p.Block, nil), p.Workstream, p.Kind == chat.ThinkingBlock)
-	if p.Offset > b.sent || p.Offset+len(p.Text) <= b.sent {
-		return
+	if text := p.TextAfter(b.sent); text != "" {
+		x.write(b, text)
+		b.sent += len(text)
 	}
-	x.write(b, p.Text[b.sent-p.Offset:])
-	b.sent = p.Offset + len(p.Text)
 }
 
 // write shows a text of a block, and the beginning of its message in this run.

@@ -110,7 +110,7 @@ func (r *run) take(e *turnlog.Entry) []addition {
 	}
 	r.added = r.added[:0]
 	if p.Workstream == "" && p.Turn == r.turn && r.turn != "" && !r.ended {
-		r.piece(p.Block, p.Kind == chat.ThinkingBlock, p.Offset, p.Text)
+		r.piece(p)
 		r.flush(false)
 	}
 	return r.added
@@ -169,21 +169,20 @@ func (r *run) follow(taken chat.Seq) {
 }
 
 // piece shows a part of a block.
-func (r *run) piece(id chat.BlockID, thinking bool, offset int, text string) {
-	b := r.blocks[id]
+func (r *run) piece(p *chat.Preview) {
+	b := r.blocks[p.Block]
 	if b == nil {
-		b = &block{thinking: thinking}
-		r.blocks[id] = b
+		b = &block{thinking: p.Kind == chat.ThinkingBlock}
+		r.blocks[p.Block] = b
 	}
-	if skip := b.have - offset; skip < 0 || skip >= len(text) {
+	text := p.TextAfter(b.have)
+	if text == "" {
 		return
-	} else {
-		text = text[skip:]
 	}
 	b.have += len(text)
 	if b.part == "" {
 		r.part()
-		b.part = string(id)
+		b.part = string(p.Block)
 		if b.parts > 0 {
 			b.part += "." + strconv.Itoa(b.parts)
 		}
@@ -202,16 +201,10 @@ func (b *block) typ(text, thinking string) string {
 }
 
 // text shows the rest of a finished block.
-func (r *run) text(e *chat.Event, id chat.BlockID, thinking bool, text string) {
-	if id == "" {
-		id = chat.BlockID(e.ID)
-	}
-	have := 0
-	if b := r.blocks[id]; b != nil {
-		have = b.have
-	}
-	if have < len(text) {
-		r.piece(id, thinking, have, text[have:])
+func (r *run) text(e *chat.Event, id chat.BlockID, kind chat.BlockKind, text string) {
+	id = cmp.Or(id, chat.BlockID(e.ID))
+	if text != "" {
+		r.piece(&chat.Preview{Block: id, Kind: kind, Text: text})
 	}
 	if b := r.blocks[id]; b != nil {
 		r.endText(b)
@@ -247,9 +240,9 @@ func (r *run) mainLine(e *chat.Event) {
 	case chat.TurnInput:
 		r.input(e, b)
 	case chat.AgentText:
-		r.text(e, b.Block, false, b.Text)
+		r.text(e, b.Block, chat.TextBlock, b.Text)
 	case chat.AgentThinking:
-		r.text(e, b.Block, true, b.Text)
+		r.text(e, b.Block, chat.ThinkingBlock, b.Text)
 	case chat.AgentToolCall:
 		r.tool(cmp.Or(b.CallID, string(e.ID)), b.Tool, b.Params, false)
 	case chat.AgentToolResult:

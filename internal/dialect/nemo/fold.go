@@ -224,13 +224,14 @@ func (f *fold) turn(id chat.TurnID, workstream string) *turn {
 // preview folds a piece of an open block.
 func (f *fold) preview(p *chat.Preview, at chat.At) {
 	t := f.turn(p.Turn, p.Workstream)
-	switch have := f.sent[p.Block]; {
-	case p.Kind == chat.ThinkingBlock:
+	if p.Kind == chat.ThinkingBlock {
 		f.previewThinking(t, p, at)
-	case p.Workstream != "", t.atOnce, f.wholeTexts, p.End <= have, p.Offset > have:
-	default:
+		return
+	}
+	have := f.sent[p.Block]
+	if text := p.TextAfter(have); text != "" && p.Workstream == "" && !t.atOnce && !f.wholeTexts {
 		f.sent[p.Block] = p.End
-		f.appendText(t, p.Block, p.Text[have-p.Offset:], at, have > 0)
+		f.appendText(t, p.Block, text, at, have > 0)
 		f.pos.PassPiece(p.Block, p.End)
 	}
 }
@@ -259,10 +260,10 @@ func (f *fold) previewThinking(t *turn, p *chat.Preview, at chat.At) {
 		th = &thinkingText{}
 		f.thinking[p.Block] = th
 	}
-	if p.End <= th.have || p.Offset > th.have {
+	text := p.TextAfter(th.have)
+	if text == "" {
 		return
 	}
-	text := p.Text[th.have-p.Offset:]
 	th.have = p.End
 	if len(th.text) < maxPayload {
 		th.text = append(th.text, text...)

@@ -157,12 +157,12 @@ func (f *Feed) Take(e *core.Entry) ([]Item, error) {
 
 // preview shows text that is being written.
 func (f *Feed) preview(p *chat.Preview) {
-	have := f.blockBytes[p.Block]
-	if !f.tokens || p.Workstream != "" || p.Turn != f.turn || p.End <= have || p.Offset > have {
+	text := p.TextAfter(f.blockBytes[p.Block])
+	if !f.tokens || p.Workstream != "" || p.Turn != f.turn || text == "" {
 		return
 	}
 	f.blockBytes[p.Block] = p.End
-	it := Item{Kind: KindAssistant, text: p.Text[have-p.Offset:], Date: f.at.Time()}
+	it := Item{Kind: KindAssistant, text: text, Date: f.at.Time()}
 	if p.Kind == chat.ThinkingBlock {
 		it.Kind, it.native = KindReasoning, true
 	}
