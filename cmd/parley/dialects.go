@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"net/http"
 	"path/filepath"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/dialect/agui"
 	"github.com/parley-hq/parley/internal/dialect/aisdk"
 	"github.com/parley-hq/parley/internal/dialect/letta"
@@ -162,4 +166,38 @@ func (p *parley) vertesiaTools(ctx context.Context, name string) ([]vertesia.Too
 		tools[i] = vertesia.Tool(t)
 	}
 	return tools, known
+}
+
+// listAgents describes the agents that a workspace can use.
+func (p *parley) listAgents(workspace string) any {
+	all, usual := p.agents.List(workspace, p.runner.Running()), p.sessions.DefaultAgent()
+	for i := range all {
+		all[i].Default = all[i].Name == usual
+	}
+	return all
+}
+
+// agentNames lists the agents that a workspace can use.
+func (p *parley) agentNames(workspace string) []string {
+	var names []string
+	for _, info := range p.agents.List(workspace, nil) {
+		names = append(names, info.Name)
+	}
+	return names
+}
+
+// post calls an address that a client gave. It refuses addresses of internal networks.
+func (p *parley) post(ctx context.Context, address string, body []byte) (int, error) {
+	client := auth.SafeClient(10 * time.Second)
+	defer client.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return 0, chat.Errorf(chat.Invalid, "the address cannot be called").Because(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	res, err := client.Do(r)
+	if err != nil {
+		return 0, chat.Errorf(chat.Unavailable, "the address does not answer, or it belongs to an internal network").Because(err)
+	}
+	return res.StatusCode, res.Body.Close()
 }

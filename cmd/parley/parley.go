@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,75 +80,78 @@ type parley struct {
 	traces     *sdktrace.TracerProvider // nil without a collector
 	refused    *prometheus.CounterVec   // by limit
 	storeError chan error               // a failed write of the log; one slot
-	started    func(net.Addr)           // for tests; may be nil
+	started    func(net.Addr)           // called when the server listens
 	signals    <-chan os.Signal         // SIGHUP; nil disables reloads
-	watchers   sync.WaitGroup           // of signals
 }
 
 // open opens the store and connects all parts. Nothing runs yet. m is nil on a single server.
-func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger, m *member) (p *parley, err error) {
-	p = &parley{
+func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger, m *member) (*parley, error) {
+	p := &parley{
 		member: m, cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}), busStarted: make(chan struct{}),
 		encoders: map[string]eventEncoder{},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
 		}},
 	}
-	var opened []func() error
-	defer func() {
-		if err != nil {
-			for _, closeOne := range slices.Backward(opened) {
-				err = errors.Join(err, closeOne())
-			}
-		}
-	}()
+	err := p.openParts()
+	if err == nil {
+		return p, nil
+	}
+	if p.fleet != nil {
+		p.fleet.Close()
+	}
+	if p.journal != nil {
+		err = errors.Join(err, p.journal.Close())
+	}
+	return nil, err
+}
+
+func (p *parley) openParts() error {
 	if err := p.openStore(); err != nil {
-		return nil, err
+		return err
 	}
-	opened = append(opened, p.journal.Close)
 	if err := p.openFiles(); err != nil {
-		return nil, err
+		return err
 	}
-	p.hub = hub.New(p.journal, hub.Options{Logger: log})
+	p.hub = hub.New(p.journal, hub.Options{Logger: p.log})
 	for id, blocks := range p.journal.OpenBlocks() {
 		p.hub.Restore(id, blocks)
 	}
 	if err := p.openRunner(); err != nil {
-		return nil, err
+		return err
 	}
-	if cfg.clustered() {
+	if p.cfg.clustered() {
 		if err := p.openNode(); err != nil {
-			return nil, err
+			return err
 		}
 		p.artifacts = p.node.Files()
 	}
 	p.openSessions()
 	if err := p.shareSignIns(); err != nil {
-		return nil, err
+		return err
 	}
 	p.openFleet()
-	fleet := p.fleet
-	opened = append(opened, func() error { fleet.Close(); return nil })
 	if err := p.startFleet(); err != nil {
-		return nil, err
+		return err
 	}
 	p.logPrograms()
 	p.openGrants()
-	return p, p.openServer()
+	return p.openServer()
 }
 
 // openStore opens the journal.
 func (p *parley) openStore() error {
 	_, err := os.Stat(storeDir(p.cfg.Data))
 	p.fresh = errors.Is(err, fs.ErrNotExist)
-	p.journal, err = journal.Open(storeDir(p.cfg.Data), journal.Options{
+	j, err := journal.Open(storeDir(p.cfg.Data), journal.Options{
 		Sync: p.cfg.syncMode(), MinFree: p.cfg.MinFree, MinFreePercent: p.cfg.MinFreePct, Logger: p.log, Fatal: p.fatal,
 	})
 	if err != nil {
 		return err
 	}
+	p.journal = j
 	if err := removeBackupCopies(p.cfg.Data); err != nil {
-		return errors.Join(fmt.Errorf("remove the copies of interrupted backups: %w", err), p.journal.Close())
+		return fmt.Errorf("remove the copies of interrupted backups: %w", err)
 	}
 	return nil
 }
@@ -233,11 +232,7 @@ func (p *parley) openServer() error {
 			_, err := p.sessions.List(ctx, chat.Trusted, core.Filter{Limit: 1})
 			return errors.Join(err, p.nodesReady())
 		},
-		Started: func(addr net.Addr) {
-			if p.started != nil {
-				p.started(addr)
-			}
-		},
+		Started: func(addr net.Addr) { p.started(addr) },
 	})
 	if err != nil {
 		return err
@@ -266,181 +261,4 @@ func (p *parley) mount(routes []wire.Route) {
 	for _, r := range routes {
 		p.server.Handle(r)
 	}
-}
-
-// run serves until ctx ends or the store fails. It ends in this order: stop accepting and tell clients to reconnect, let
-// turns end, then close the parts that turns write to.
-func (p *parley) run(ctx context.Context, out io.Writer) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	background, end := context.WithCancel(context.WithoutCancel(ctx))
-	out = &lockedWriter{w: out} // the lines of the server and of NATS come in any order
-	started := p.started
-	listening := make(chan struct{})
-	p.started = func(addr net.Addr) {
-		close(listening)
-		p.printReady(out, addr)
-		if started != nil {
-			started(addr)
-		}
-	}
-	var store, front sync.WaitGroup
-	errs := make(chan error, 9+len(p.runs)) // one slot for each sender, so that none blocks at the end
-	store.Go(func() { errs <- p.journal.Run(background) })
-	store.Go(func() { errs <- p.sessions.Run(background) })
-	recording, endAudit := context.WithCancel(background)
-	var records sync.WaitGroup
-	records.Go(func() { p.audit.Run(recording, p.sessions, p.log) })
-	stopNode := func() {}
-	if p.node != nil {
-		stopNode = p.startNode(ctx, errs)
-	}
-	nats := p.startNATS(ctx, out, errs)
-	front.Go(func() {
-		if nats != nil {
-			errs <- p.server.Run(ctx)
-		}
-	})
-	for _, run := range p.runs {
-		front.Go(func() {
-			if err := run(ctx); err != nil && ctx.Err() == nil {
-				errs <- err
-			}
-		})
-	}
-	front.Go(func() { p.runGrants(ctx) })
-	front.Go(func() { p.fleet.Run(ctx, p.reloads(ctx)) })
-	// Turns of the last process continue when this one listens: a start that fails must not count as an attempt.
-	front.Go(func() {
-		select {
-		case <-listening:
-			_ = os.Remove(cleanFile(p.cfg.Data)) // after a crash it does not exist
-			errs <- p.runner.Run(ctx)
-		case <-ctx.Done():
-		}
-	})
-	select {
-	case err = <-errs:
-	case err = <-p.storeError:
-		err = fmt.Errorf("the store failed and the server ends, so that nothing is acknowledged that is not stored; look at the disk, then start it again: %w", err)
-		// Running requests may wait for ever for a failed store.
-		time.AfterFunc(5*time.Second, func() { os.Exit(1) })
-	case <-ctx.Done():
-	}
-	cancel()
-	front.Wait()
-	p.watchers.Wait()
-	p.fleet.Close()
-	p.images.Close()
-	endAudit()
-	records.Wait()
-	nats.close() // after x1 has published what is stored
-	stopNode()
-	p.hub.Close(nil)
-	end()
-	store.Wait()
-	p.flushTraces(ctx)
-	if cerr := p.journal.Close(); cerr != nil && err == nil {
-		err = cerr // after a failed store it is the same error
-	}
-	if err == nil {
-		err = os.WriteFile(cleanFile(p.cfg.Data), nil, 0o600)
-	}
-	return err
-}
-
-// flushTraces sends the traces that are left.
-func (p *parley) flushTraces(ctx context.Context) {
-	if p.traces == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
-	defer cancel()
-	if err := p.traces.Shutdown(ctx); err != nil {
-		p.log.Warn("the last traces could not be sent", "collector", p.cfg.OTLP, "err", err)
-	}
-}
-
-// fatal receives the error when the log cannot be written.
-func (p *parley) fatal(err error) {
-	select {
-	case p.storeError <- err:
-	default:
-	}
-}
-
-// printReady prints that the server is ready, and how to sign in.
-func (p *parley) printReady(out io.Writer, addr net.Addr) {
-	url := p.cfg.url(addr)
-	p.url.Store(&url)
-	if p.auth.Open() {
-		fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; open to everyone on this machine, no token is set)\n", version, url, p.cfg.Data)
-		return
-	}
-	fmt.Fprintf(out, "Parley %s is ready at %s (data in %s; a token is needed)\n", version, url, p.cfg.Data)
-	if len(p.cfg.Token) > 0 {
-		admin, err := p.auth.Authenticate(context.Background(), p.cfg.Token[0])
-		if err == nil {
-			fmt.Fprintf(out, "Sign in once with %s\n", p.auth.SignInURL(url, admin))
-		}
-	}
-}
-
-// lockedWriter makes writes exclude each other.
-type lockedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *lockedWriter) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(b)
-}
-
-// url is the address to open. A server that listens on all addresses needs a name for it.
-func (c *ServeCmd) url(addr net.Addr) string {
-	scheme := "http://"
-	if c.TLSCert != "" {
-		scheme = "https://"
-	}
-	host, port, err := net.SplitHostPort(addr.String())
-	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
-		return scheme + addr.String()
-	}
-	return scheme + net.JoinHostPort(append(c.Host, "localhost")[0], port)
-}
-
-// listAgents describes the agents that a workspace can use.
-func (p *parley) listAgents(workspace string) any {
-	all, usual := p.agents.List(workspace, p.runner.Running()), p.sessions.DefaultAgent()
-	for i := range all {
-		all[i].Default = all[i].Name == usual
-	}
-	return all
-}
-
-// agentNames lists the agents that a workspace can use.
-func (p *parley) agentNames(workspace string) []string {
-	var names []string
-	for _, info := range p.agents.List(workspace, nil) {
-		names = append(names, info.Name)
-	}
-	return names
-}
-
-// post calls an address that a client gave. It refuses addresses of internal networks.
-func (p *parley) post(ctx context.Context, address string, body []byte) (int, error) {
-	client := auth.SafeClient(10 * time.Second)
-	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
-	if err != nil {
-		return 0, chat.Errorf(chat.Invalid, "the address cannot be called").Because(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(r)
-	if err != nil {
-		return 0, chat.Errorf(chat.Unavailable, "the address does not answer, or it belongs to an internal network").Because(err)
-	}
-	return res.StatusCode, res.Body.Close()
 }

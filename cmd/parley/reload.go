@@ -57,28 +57,24 @@ func (p *parley) loadConfig(path string) (*config.File, error) {
 	return config.Load(path)
 }
 
-// reloads reads the token file again at every SIGHUP until ctx ends. The channel receives a value when the configuration
-// file must be read again too. Signals that arrive during a reload are combined.
-func (p *parley) reloads(ctx context.Context) <-chan struct{} {
-	out := make(chan struct{}, 1)
-	p.watchers.Go(func() {
-		for {
-			select {
-			case <-p.signals:
-			case <-ctx.Done():
-				return
-			}
-			p.reloadTokens()
-			if !p.fleet.Configured() {
-				continue
-			}
-			select {
-			case out <- struct{}{}:
-			default:
-			}
+// watchSignals reads the token file again at every SIGHUP until ctx ends, and sends to reloads when the configuration file
+// must be read again too. Signals that arrive during a reload are combined.
+func (p *parley) watchSignals(ctx context.Context, reloads chan<- struct{}) {
+	for {
+		select {
+		case <-p.signals:
+		case <-ctx.Done():
+			return
 		}
-	})
-	return out
+		p.reloadTokens()
+		if !p.fleet.Configured() {
+			continue
+		}
+		select {
+		case reloads <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // reloadTokens reads the token file again. A file with an error changes nothing.
