@@ -126,9 +126,9 @@ var rules = []rule{
 	{folder: "cmd", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "bench", own: []string{"*"}, libs: []string{"*"}},
 	{folder: "e2e", own: []string{"*"}, libs: []string{"*"}},
-	{folder: "chaos", own: []string{"chat", "client", "agent", "chaos/links", "internal/cluster", "internal/freeport", "internal/serverprocess"}}, // a user of the server, like examples
-	{folder: "chaos/natslog", own: []string{"chaos/links", "internal/bus", "internal/cluster", "internal/cluster/natslog", "internal/freeport"}},
-	{folder: "chaos/links", own: []string{}},
+	{folder: "chaos", own: []string{"chat", "client", "agent", "chaos/faults", "internal/cluster", "internal/freeport", "internal/serverprocess"}}, // a user of the server, like examples
+	{folder: "chaos/natslog", own: []string{"chaos/faults", "internal/bus", "internal/cluster", "internal/cluster/natslog", "internal/freeport"}},
+	{folder: "chaos/faults", own: []string{}},
 }
 
 // everywhere may be imported in every folder.

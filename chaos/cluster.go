@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/parley-hq/parley/chaos/links"
+	"github.com/parley-hq/parley/chaos/faults"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/cluster"
@@ -25,22 +25,15 @@ import (
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
-const (
-	nodeCount  = 3
-	partitions = 3
-	stuckTime  = time.Minute
-	giveUp     = 4 * time.Minute // a cluster that is not back after this ends the run
-)
+const partitions = 3
 
 // cell is three servers that keep the same sessions.
 type cell struct {
 	*campaign
-	links  *links.Links
-	nodes  [nodeCount]*server
+	links  *faults.Links
+	nodes  [faults.NodeCount]*server
 	load   *load
-	begin  time.Time
-	probes []*probe
-	faults []done
+	acks   *faults.Acks
 	copies int
 
 	tries, unknown atomic.Int64 // writes of probes, and those whose answer was lost
@@ -49,6 +42,7 @@ type cell struct {
 // server is a node of the cell.
 type server struct {
 	location
+	cell *cell
 	args []string
 	id   string
 	*serverprocess.Process
@@ -58,7 +52,7 @@ type server struct {
 
 // cluster runs the load on a cell, and one fault after the other, until the time is over.
 func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
-	x := &cell{campaign: c, begin: time.Now()}
+	x := &cell{campaign: c, acks: faults.NewAcks(partitions)}
 	defer x.end()
 	if err := x.start(ctx); err != nil {
 		return err
@@ -86,10 +80,11 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 	if err := x.startProbes(ctx, ends, &working); err != nil {
 		return err
 	}
-	if err := x.back(ctx, time.Now()); err != nil {
+	disturb := x.newFaults()
+	if err := disturb.WaitBack(ctx); err != nil {
 		return err
 	}
-	if err := x.disturb(ctx, span); err != nil {
+	if err := disturb.Run(ctx, span); err != nil {
 		return err
 	}
 	stop()
@@ -103,7 +98,8 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 	if err := x.check(ctx); err != nil {
 		return err
 	}
-	x.print()
+	count, _ := disturb.Print()
+	x.printCounts(count)
 	return nil
 }
 
@@ -114,14 +110,14 @@ func (x *cell) start(ctx context.Context) (err error) {
 		return err
 	}
 	var listen []string
-	for range nodeCount {
+	for range faults.NodeCount {
 		addr, err := freeport.Find()
 		if err != nil {
 			return err
 		}
 		listen = append(listen, addr)
 	}
-	if x.links, err = links.New(listen); err != nil {
+	if x.links, err = faults.NewLinks(listen); err != nil {
 		return err
 	}
 	for i := range x.nodes {
@@ -129,13 +125,13 @@ func (x *cell) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		x.nodes[i] = &server{location: at}
+		x.nodes[i] = &server{cell: x, location: at}
 	}
 	// Nodes begin a cluster with one list of addresses. Through the proxies each of them has its own list.
 	for _, peers := range []func(i int) []string{func(int) []string { return listen }, x.links.Peers} {
 		for i, n := range x.nodes {
 			if n.Process != nil {
-				if err := n.Stop(); err != nil {
+				if err := n.Process.Stop(); err != nil {
 					return err
 				}
 			}
@@ -143,7 +139,7 @@ func (x *cell) start(ctx context.Context) (err error) {
 				"--cluster-peers", strings.Join(peers(i), ","), "--cluster-secret-file", secret, "--cluster-log-age", "10m")
 		}
 		for _, n := range x.nodes {
-			if err := x.launch(n); err != nil {
+			if err := n.Start(); err != nil {
 				return err
 			}
 		}
@@ -156,16 +152,39 @@ func (x *cell) start(ctx context.Context) (err error) {
 	return nil
 }
 
-func (x *cell) launch(n *server) (err error) {
-	if err := x.saveOutput(n); err != nil {
+// Start starts the process without waiting for it.
+func (n *server) Start() (err error) {
+	if err := n.saveOutput(); err != nil {
 		return err
 	}
-	n.Process, err = serverprocess.StartAt(n.addr, x.binary, n.args...)
+	n.Process, err = serverprocess.StartAt(n.addr, n.cell.binary, n.args...)
 	return err
 }
 
+// Kill kills the process.
+func (n *server) Kill() {
+	n.readCounts()
+	n.cell.counts.kills++
+	n.Process.Kill()
+}
+
+// Stop stops the process in order.
+func (n *server) Stop() error {
+	n.readCounts()
+	n.cell.counts.stops++
+	return n.Process.Stop()
+}
+
+// Pause stops the process, or continues it.
+func (n *server) Pause(stopped bool) error {
+	if stopped {
+		return syscall.Kill(n.PID(), syscall.SIGSTOP)
+	}
+	return syscall.Kill(n.PID(), syscall.SIGCONT)
+}
+
 // saveOutput adds what the process of a node has printed to a file beside the node's folder.
-func (x *cell) saveOutput(n *server) error {
+func (n *server) saveOutput() error {
 	if n.Process == nil {
 		return nil
 	}
@@ -197,9 +216,9 @@ func (x *cell) ready(ctx context.Context, n *server) error {
 func (x *cell) end() {
 	for _, n := range x.nodes {
 		if n != nil && n.Process != nil {
-			_ = syscall.Kill(n.PID(), syscall.SIGCONT) // it may have ended
-			n.Kill()
-			if err := x.saveOutput(n); err != nil {
+			_ = n.Pause(false) // it may have ended
+			n.Process.Kill()
+			if err := n.saveOutput(); err != nil {
 				fmt.Fprintln(os.Stderr, "chaos:", err)
 			}
 		}
@@ -209,15 +228,8 @@ func (x *cell) end() {
 	}
 }
 
-// probe writes to a session of a partition through one node, again and again, and notes when it was acknowledged.
-type probe struct {
-	node, partition int
-	acknowledged    []time.Duration // since the begin of the run
-	last            atomic.Int64
-	mu              sync.Mutex
-}
-
-// startProbes starts a probe for each node and partition.
+// startProbes starts a probe for each node and partition: it writes to a session of the partition through the node, again
+// and again, and notes when it was acknowledged.
 func (x *cell) startProbes(ctx, ends context.Context, wg *sync.WaitGroup) error {
 	for part := range partitions {
 		id := sessionIn(part)
@@ -230,11 +242,9 @@ func (x *cell) startProbes(ctx, ends context.Context, wg *sync.WaitGroup) error 
 			if err != nil {
 				return err
 			}
-			p := &probe{node: i, partition: part}
-			x.probes = append(x.probes, p)
 			wg.Go(func() {
 				defer cl.Close()
-				x.probe(ctx, ends, cl, p, id)
+				x.probe(ctx, ends, cl, id, i, part)
 			})
 		}
 	}
@@ -250,9 +260,9 @@ func sessionIn(part int) chat.SessionID {
 	}
 }
 
-func (x *cell) probe(ctx, ends context.Context, cl *client.Client, p *probe, id chat.SessionID) {
+func (x *cell) probe(ctx, ends context.Context, cl *client.Client, id chat.SessionID, node, part int) {
 	for i := 0; ends.Err() == nil; i++ {
-		key := fmt.Sprintf("n%d-%d", p.node, i)
+		key := fmt.Sprintf("n%d-%d", node, i)
 		err := again(ctx, func() error {
 			once, cancel := context.WithTimeout(ctx, 20*time.Second)
 			defer cancel()
@@ -272,54 +282,37 @@ func (x *cell) probe(ctx, ends context.Context, cl *client.Client, p *probe, id 
 			x.load.problem(fmt.Errorf("append %s to %s: %w", key, id, err))
 			return
 		}
-		at := time.Since(x.begin)
-		p.mu.Lock()
-		p.acknowledged = append(p.acknowledged, at)
-		p.mu.Unlock()
-		p.last.Store(int64(at))
+		x.acks.Add(part, node)
 		sleep.For(ends, 20*time.Millisecond)
 	}
 }
 
-// back waits until all nodes acknowledge in all partitions, after a time.
-func (x *cell) back(ctx context.Context, since time.Time) error {
-	from := int64(since.Sub(x.begin))
-	for end := time.Now().Add(giveUp); ; {
-		if !slices.ContainsFunc(x.probes, func(p *probe) bool { return p.last.Load() < from }) {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("the nodes do not all acknowledge %s after the end of the fault", giveUp)
-		}
-		sleep.For(ctx, 20*time.Millisecond)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+// newFaults prepares the faults of the cell.
+func (x *cell) newFaults() *faults.Faults {
+	opt := faults.Options{
+		Links: x.links, Acks: x.acks, Random: x.random, MaxTime: 10 * time.Second, Role: "owner", Find: x.owner,
+		First: x.first, Stop: func(node int) error { return x.nodes[node].Stop() },
+		Own:   []faults.Own{{Kind: "damage", Do: x.damageStore}, {Kind: "lose disk", Do: x.loseDisk}},
+		Stuck: func(format string, args ...any) { x.counts.fault(&x.counts.stuck, format, args...) },
 	}
+	for i, n := range x.nodes {
+		opt.Nodes[i] = n
+	}
+	return faults.New(opt)
 }
 
-// longestPause returns the longest time without an acknowledgement of a partition through the nodes, between two times.
-func (x *cell) longestPause(from, to time.Duration, through [nodeCount]bool) (longest time.Duration) {
-	for part := range partitions {
-		times := []time.Duration{from, to}
-		for _, p := range x.probes {
-			if p.partition != part || !through[p.node] {
-				continue
-			}
-			p.mu.Lock()
-			for _, at := range p.acknowledged {
-				if at > from && at < to {
-					times = append(times, at)
-				}
-			}
-			p.mu.Unlock()
-		}
-		slices.Sort(times)
-		for i := range times[1:] {
-			longest = max(longest, times[i+1]-times[i])
+// owner returns the node that owns a partition, or instead if that is not known.
+func (x *cell) owner(ctx context.Context, part, instead int) int {
+	st, err := x.load.c.Cluster(ctx)
+	if err != nil {
+		return instead
+	}
+	for i, n := range x.nodes {
+		if n.id == st.Partitions[part].Owner {
+			return i
 		}
 	}
-	return longest
+	return instead
 }
 
 // check compares what the nodes have with what they acknowledged, and with each other.
@@ -328,7 +321,7 @@ func (x *cell) check(ctx context.Context) error {
 		return err
 	}
 	n := &x.counts
-	var clients [nodeCount]*client.Client
+	var clients [faults.NodeCount]*client.Client
 	for i, node := range x.nodes {
 		cl, err := connect(node.url())
 		if err != nil {
@@ -362,7 +355,7 @@ func (x *cell) check(ctx context.Context) error {
 		}
 	}
 	for _, node := range x.nodes {
-		if err := x.stop(node); err != nil {
+		if err := node.Stop(); err != nil {
 			return err
 		}
 	}
@@ -370,7 +363,7 @@ func (x *cell) check(ctx context.Context) error {
 }
 
 // compare compares the copies of a session.
-func (x *cell) compare(ctx context.Context, clients [nodeCount]*client.Client, id chat.SessionID) error {
+func (x *cell) compare(ctx context.Context, clients [faults.NodeCount]*client.Client, id chat.SessionID) error {
 	var first []chat.Event
 	for end := time.Now().Add(settle); ; sleep.For(ctx, 50*time.Millisecond) {
 		equal := true
@@ -385,7 +378,7 @@ func (x *cell) compare(ctx context.Context, clients [nodeCount]*client.Client, i
 			equal = equal && slices.EqualFunc(first, events, same)
 		}
 		if equal {
-			x.copies += nodeCount
+			x.copies += faults.NodeCount
 			return nil
 		}
 		if time.Now().After(end) || ctx.Err() != nil {

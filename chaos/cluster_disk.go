@@ -12,20 +12,24 @@ import (
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
+// replaceTime is how long the nodes may take until one of them can be replaced.
+const replaceTime = 4 * time.Minute
+
 // loseDisk kills a node, removes its data folder, starts it with an empty one and replaces the node by the new one.
-func (x *cell) loseDisk(ctx context.Context, n *server) error {
+func (x *cell) loseDisk(ctx context.Context, node int) error {
+	n := x.nodes[node]
 	old := n.id
-	x.kill(n)
+	n.Kill()
 	if err := os.RemoveAll(n.data); err != nil {
 		return err
 	}
-	if err := x.launch(n); err != nil {
+	if err := n.Start(); err != nil {
 		return err
 	}
 	if err := x.ready(ctx, n); err != nil {
 		return err
 	}
-	for end := time.Now().Add(giveUp); ; sleep.For(ctx, time.Second) {
+	for end := time.Now().Add(replaceTime); ; sleep.For(ctx, time.Second) {
 		err := x.load.c.ReplaceNode(ctx, old, n.id) // refused until all nodes are ready
 		if err == nil || ctx.Err() != nil {
 			return ctx.Err()
@@ -39,15 +43,16 @@ func (x *cell) loseDisk(ctx context.Context, n *server) error {
 // damageStore kills a node, damages one file of its store and starts it. The node must not start and name the file, replace
 // its store by a copy, or let verify report the damage; otherwise nothing may be missing, which the check at the end finds out.
 // A store that is damaged and not replaced is removed, as an operator would do.
-func (x *cell) damageStore(ctx context.Context, n *server) error {
-	x.kill(n)
+func (x *cell) damageStore(ctx context.Context, node int) error {
+	n := x.nodes[node]
+	n.Kill()
 	store := filepath.Join(n.data, "store")
 	name, kind, err := x.harmOne(store)
 	if err != nil {
 		return err
 	}
 	x.counts.damaged++
-	if err := x.launch(n); err != nil {
+	if err := n.Start(); err != nil {
 		return err
 	}
 	switch _, ok, err := n.WaitReady(ctx, "/readyz"); {
@@ -57,7 +62,7 @@ func (x *cell) damageStore(ctx context.Context, n *server) error {
 		x.counts.fault(&x.counts.silent, "%s, %s: the node refuses to start without naming the file: %s", name, kind, n.Output())
 	case !ok:
 		x.counts.refused++
-	case x.metric(n, "parley_cluster_copies_total") > 0:
+	case n.metric("parley_cluster_copies_total") > 0:
 		x.counts.reported++
 		return nil
 	default:
@@ -73,7 +78,7 @@ func (x *cell) damageStore(ctx context.Context, n *server) error {
 	if err := os.RemoveAll(store); err != nil {
 		return err
 	}
-	return x.launch(n)
+	return n.Start()
 }
 
 // harmOne damages one file below a folder.

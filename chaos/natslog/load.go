@@ -17,8 +17,9 @@ import (
 const (
 	writersPerNode = 2 // for each partition
 	appendLimit    = 2 * time.Second
-	reread         = 300   // entries that a reader reads again after it was interrupted
-	keepEntries    = 20000 // that are not trimmed
+	settleTime     = 4 * time.Minute // for readers to get to the end
+	reread         = 300             // entries that a reader reads again after it was interrupted
+	keepEntries    = 20000           // that are not trimmed
 )
 
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}}
@@ -162,7 +163,7 @@ func (c *campaign) trim(ctx context.Context) {
 
 // settle waits until every node has read all partitions to their end.
 func (c *campaign) settle(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, giveUp)
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for p := range c.parts {
 		last, err := c.end(ctx, p)

@@ -36,14 +36,10 @@ import (
 	"os/signal"
 	"time"
 
-	"github.com/parley-hq/parley/chaos/links"
+	"github.com/parley-hq/parley/chaos/faults"
 )
 
-const (
-	nodeCount = 3
-	stuckTime = time.Minute
-	giveUp    = 4 * time.Minute // a cluster that is not back after this ends the run
-)
+const nodeCount = faults.NodeCount
 
 // campaign is one run.
 type campaign struct {
@@ -55,9 +51,9 @@ type campaign struct {
 	random   *rand.Rand
 
 	nodes  [nodeCount]*node
-	links  *links.Links
+	links  *faults.Links
 	record *record
-	faults []fault
+	faults *faults.Faults
 }
 
 func main() {
@@ -106,10 +102,11 @@ func (c *campaign) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer c.stopAll()
+	c.faults = c.newFaults()
 	run, cancel := context.WithCancel(ctx)
 	l := c.startLoad(run)
-	if err = c.waitBack(ctx, time.Now()); err == nil {
-		err = c.disturb(ctx)
+	if err = c.faults.WaitBack(ctx); err == nil {
+		err = c.faults.Run(ctx, c.span)
 	}
 	cancel()
 	l.wait()
@@ -120,7 +117,7 @@ func (c *campaign) run(ctx context.Context) (err error) {
 }
 
 func (c *campaign) print() (bad bool) {
-	if c.record == nil {
+	if c.faults == nil {
 		return true
 	}
 	n := c.record.check()
@@ -129,7 +126,8 @@ func (c *campaign) print() (bad bool) {
 	if c.replicas {
 		fmt.Printf("refused %d  wrong %d  frames %d  epochs %d  void %d\n", n.refused, n.wrong, n.frames, n.epochs, n.void)
 	}
-	stuck := c.printFaults()
+	count, stuck := c.faults.Print()
+	fmt.Printf("faults %d  stuck %d\n", count, stuck)
 	for _, s := range c.record.complaints {
 		fmt.Println("- " + s)
 	}

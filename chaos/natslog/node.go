@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/parley-hq/parley/chaos/links"
+	"github.com/parley-hq/parley/chaos/faults"
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/natslog"
@@ -65,12 +65,12 @@ func (c *campaign) startAll() (err error) {
 	if err != nil {
 		return err
 	}
-	if c.links, err = links.New(listen[:]); err != nil {
+	if c.links, err = faults.NewLinks(listen[:]); err != nil {
 		return err
 	}
 	for i, n := range c.nodes {
 		n.Peers = c.links.Peers(i)
-		if err := n.start(); err != nil {
+		if err := n.Start(); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func (c *campaign) startAll() (err error) {
 func (c *campaign) stopAll() {
 	for _, n := range c.nodes {
 		if n != nil {
-			n.kill()
+			n.Kill()
 		}
 	}
 	if c.links != nil {
@@ -88,7 +88,8 @@ func (c *campaign) stopAll() {
 	}
 }
 
-func (n *node) start() error {
+// Start starts the process.
+func (n *node) Start() error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -113,8 +114,8 @@ func (n *node) start() error {
 	return n.cmd.Start()
 }
 
-// kill ends the process at once, also if it is paused.
-func (n *node) kill() {
+// Kill ends the process at once, also if it is paused.
+func (n *node) Kill() {
 	if n.cmd == nil || n.cmd.Process == nil {
 		return
 	}
@@ -124,11 +125,41 @@ func (n *node) kill() {
 	n.cmd = nil
 }
 
-func (n *node) pause(stopped bool) error {
+// Pause stops the process, or continues it.
+func (n *node) Pause(stopped bool) error {
 	if stopped {
 		return n.cmd.Process.Signal(syscall.SIGSTOP)
 	}
 	return n.cmd.Process.Signal(syscall.SIGCONT)
+}
+
+// newFaults prepares the faults of the cluster.
+func (c *campaign) newFaults() *faults.Faults {
+	opt := faults.Options{
+		Links: c.links, Acks: c.record.acks, Random: c.random, MaxTime: 15 * time.Second, Role: "leader", Find: c.leader,
+		OneIsEnough: c.replicas, // writers commit through the owner
+		Stuck:       c.record.complain,
+	}
+	for i, n := range c.nodes {
+		opt.Nodes[i] = n
+	}
+	return faults.New(opt)
+}
+
+// leader returns the node that leads a partition, or instead if there is none.
+func (c *campaign) leader(ctx context.Context, part, instead int) int {
+	ctx, cancel := context.WithTimeout(ctx, appendLimit)
+	defer cancel()
+	var out []byte
+	if err := request(ctx, http.MethodGet, fmt.Sprintf("http://%s/leader?part=%d", c.nodes[instead].HTTP, part), nil, &out); err != nil {
+		return instead
+	}
+	for i, n := range c.nodes {
+		if n.Name == string(out) {
+			return i
+		}
+	}
+	return instead
 }
 
 // serveNode is a node's process. It ends when its standard input does.

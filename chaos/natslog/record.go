@@ -10,12 +10,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-hq/parley/chaos/faults"
 	"github.com/parley-hq/parley/internal/cluster"
 )
 
 // record is what writers were told and what readers saw.
 type record struct {
-	begin    time.Time
+	acks     *faults.Acks
 	replicas bool
 
 	mu         sync.Mutex
@@ -53,8 +54,7 @@ type partition struct {
 	read   [nodeCount]int // the last position that each node's reader has
 	first  int            // smaller positions are trimmed
 	last   int            // at the end of the run
-	acks   []acknowledgement
-	placed []placed // what counts, in the order of the log
+	placed []placed       // what counts, in the order of the log
 	copy   cluster.Copy
 	frames int
 	void   int
@@ -63,16 +63,11 @@ type partition struct {
 // placed is a writer's frame or record in the log.
 type placed struct{ writer, number, pos int32 }
 
-type acknowledgement struct {
-	at   time.Duration
-	node int8
-}
-
 func newRecord(parts int, replicas bool) *record {
-	return &record{begin: time.Now(), replicas: replicas, parts: make([]partition, parts)}
+	return &record{acks: faults.NewAcks(parts), replicas: replicas, parts: make([]partition, parts)}
 }
 
-func (r *record) now() time.Duration { return time.Since(r.begin) }
+func (r *record) now() time.Duration { return r.acks.Now() }
 
 func (r *record) complain(format string, args ...any) {
 	r.mu.Lock()
@@ -107,8 +102,7 @@ func (r *record) answered(w *writer, called time.Duration, what outcome, pos int
 	defer r.mu.Unlock()
 	c := call{called: called, answered: r.now(), outcome: what, pos: pos}
 	if what == acknowledged {
-		p := &r.parts[w.part]
-		p.acks = append(p.acks, acknowledgement{c.answered, int8(w.node)})
+		r.acks.Add(w.part, w.node)
 	}
 	w.calls = append(w.calls, c)
 }
@@ -220,38 +214,4 @@ func (r *record) end(part, last int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parts[part].last = last
-}
-
-// longestPause returns the longest time between two acknowledgements of a partition within an interval, through some nodes.
-func (r *record) longestPause(from, to time.Duration, through [nodeCount]bool) (longest time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.parts {
-		last := from
-		i, _ := slices.BinarySearchFunc(p.acks, from, func(a acknowledgement, t time.Duration) int { return int(a.at - t) })
-		for ; i < len(p.acks) && p.acks[i].at < to; i++ {
-			if through[p.acks[i].node] {
-				longest = max(longest, p.acks[i].at-last)
-				last = p.acks[i].at
-			}
-		}
-		longest = max(longest, to-last)
-	}
-	return longest
-}
-
-// backSince reports whether every node has acknowledged in every partition after a time; with replicas, whether a node has.
-func (r *record) backSince(t time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.parts {
-		var seen [nodeCount]bool
-		for i := len(p.acks) - 1; i >= 0 && p.acks[i].at > t; i-- {
-			seen[p.acks[i].node] = true
-		}
-		if r.replicas && !slices.Contains(seen[:], true) || !r.replicas && slices.Contains(seen[:], false) {
-			return false
-		}
-	}
-	return true
 }

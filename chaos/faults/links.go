@@ -1,5 +1,6 @@
-// Package links connects the nodes of a cluster through proxies that can be held and cut.
-package links
+// Package faults kills, pauses and cuts off the nodes of a cluster while something writes to it, and measures how long writes
+// pause. The nodes are connected through proxies that can be held and cut.
+package faults
 
 import (
 	"errors"
@@ -25,8 +26,8 @@ type pair struct {
 	a, b     net.Conn
 }
 
-// New starts proxies for nodes that listen at the addresses.
-func New(listen []string) (*Links, error) {
+// NewLinks starts proxies for nodes that listen at the addresses.
+func NewLinks(listen []string) (*Links, error) {
 	l := &Links{changed: make(chan struct{}), held: map[[2]int]bool{}, conns: map[*pair]bool{}}
 	for i := range listen {
 		l.peers = append(l.peers, slices.Clone(listen))
