@@ -221,7 +221,7 @@ func (w *world) read(i int) {
 		w.answer(n.tickets[t], refused)
 		delete(n.tickets, t)
 	}
-	w.append(o.Send)
+	w.append(n.p.Next())
 	w.checkLog()
 }
 

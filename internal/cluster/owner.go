@@ -29,7 +29,6 @@ type Outcome struct {
 	Applied []Ticket // records of this process that count
 	Lost    []Ticket // records of this process that do not count, on no node, now and later
 	Unknown []Ticket // records that this process cannot judge, because its copy is damaged
-	Send    *Frame   // to append to the log; may be nil
 }
 
 // NewPartition returns the state of a process that starts with a copy. process must be random and not 0.
@@ -75,8 +74,11 @@ func (p *Partition) Submit(r Record) (t Ticket, ok bool) {
 // Sent returns the frame in flight, to append it again, or nil.
 func (p *Partition) Sent() *Frame { return p.sent }
 
+// Waiting returns how many records wait for the next frame.
+func (p *Partition) Waiting() int { return len(p.waiting) }
+
 // Take takes the frame at the next position of the log. If it counts, the caller stores its records together with the copy
-// that Copy returns afterwards.
+// that Copy returns afterwards. Next may return a frame afterwards.
 func (p *Partition) Take(pos Pos, f *Frame) Outcome {
 	next, verdict := p.copy.Apply(pos, f)
 	o := Outcome{Verdict: verdict}
@@ -92,9 +94,6 @@ func (p *Partition) Take(pos Pos, f *Frame) Outcome {
 		p.sent, p.inSent = nil, nil
 	}
 	p.copy = next
-	if p.Owns() {
-		o.Send = p.Next()
-	}
 	return o
 }
 

@@ -133,6 +133,10 @@ type Replica struct {
 	leaving *handover
 	quiet   *quiet // nil while records are sent
 	ticked  time.Time
+
+	expected int         // records that the next frame will have if all whose records were applied submit another one
+	until    time.Time   // how long the next frame waits for them
+	gather   *time.Timer // ends at until, while the next frame waits
 }
 
 type submission struct {
