@@ -21,6 +21,7 @@ import (
 	"github.com/parley-hq/parley/internal/cluster/node"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/server"
+	"github.com/parley-hq/parley/internal/sleep"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -106,7 +107,7 @@ func (p *parley) openNode() error {
 		Rank:   func(part int) int { return (rank - part + partitions*len(m.peers)) % len(m.peers) },
 		Trim:   cluster.TrimRule{Keep: p.cfg.ClusterLogAge, Bytes: p.cfg.ClusterLogBytes, Nodes: len(m.peers)},
 		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign,
-		TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
+		Clean: p.clean, TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
 		EraseNote: p.eraseNote(),
 	})
 	p.node.SetPeer(p.workers)
@@ -125,6 +126,7 @@ func (p *parley) startNode(ctx context.Context, errs chan<- error) (stop func())
 		p.member.x1Login(p.x1)
 	}
 	p.member.serve(p)
+	context.AfterFunc(ctx, p.node.Stopping)
 	tasks.Go(func() { p.workers.Share(run) })
 	tasks.Go(func() {
 		err := p.follow(run, started)
@@ -138,6 +140,16 @@ func (p *parley) startNode(ctx context.Context, errs chan<- error) (stop func())
 		if err := p.member.watch(run); err != nil {
 			errs <- err
 		}
+	})
+	tasks.Go(func() {
+		// Without a majority writes wait, and the server would not end before them.
+		select {
+		case <-ctx.Done():
+		case <-run.Done():
+		}
+		for p.majority() && sleep.For(run, time.Second/10) == nil {
+		}
+		cancel()
 	})
 	return func() {
 		select {
@@ -216,7 +228,7 @@ func (p *parley) nodesReady() error {
 	if err := p.node.Halted(); err != nil {
 		return server.NotReady(err.Error())
 	}
-	if p.node.CountPresent()+1 <= len(p.member.peers)/2 {
+	if !p.majority() {
 		return server.NotReady("this node does not hear a majority of the nodes of its cluster")
 	}
 	for _, st := range p.node.Status() {
@@ -226,6 +238,9 @@ func (p *parley) nodesReady() error {
 	}
 	return p.behind()
 }
+
+// majority reports whether this node hears a majority of the nodes, itself included.
+func (p *parley) majority() bool { return p.node.CountPresent()+1 > len(p.member.peers)/2 }
 
 // behind returns an error while this node is far behind the owner of a partition.
 func (p *parley) behind() error {

@@ -42,6 +42,7 @@ import (
 type parley struct {
 	cfg       *ServeCmd
 	fresh     bool // the data folder was empty
+	clean     bool // the last process ended in order
 	log       *slog.Logger
 	auth      *auth.Auth
 	journal   *journal.Journal
@@ -163,7 +164,8 @@ func (p *parley) openRunner() (err error) {
 	// The file exists when the last process ended in order. It is removed when this process starts to serve: a start that
 	// fails before that is not a crash.
 	_, missing := os.Stat(cleanFile(p.cfg.Data))
-	opt := agentpool.Options{Grace: p.cfg.Grace, Clean: missing == nil, Wait: p.cfg.clustered(), Logger: p.log, Store: p.store}
+	p.clean = missing == nil
+	opt := agentpool.Options{Grace: p.cfg.Grace, Clean: p.clean, Wait: p.cfg.clustered(), Logger: p.log, Store: p.store}
 	if p.cfg.OTLP != "" {
 		if p.traces, err = tracing(p.cfg.OTLP, p.log); err != nil {
 			return err

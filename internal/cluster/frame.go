@@ -31,8 +31,8 @@ type Frame struct {
 // Claim begins an epoch.
 type Claim struct {
 	Node     string // the owner of the epoch
-	Process  uint64 // a random number of the owner's process; 0 if another node hands the partition over
-	Handover bool   // the owner before it has given the partition up
+	Process  uint64 // a random number of the owner's process
+	Handover bool   // the owner before it has given the partition up, or was stopped in order while no other process could take it
 }
 
 // Record is one change of the data. The package does not look into it.

@@ -67,6 +67,9 @@ type Heartbeat struct {
 	Sent    time.Time // by its clock
 	Free    uint64    // bytes of its disk
 	Heard   time.Time `json:"-"` // when this node got it
+
+	Clean    bool // the process of the node before this one ended in order
+	Stopping bool // the process is being stopped in order
 }
 
 // ReplicaOptions are the settings of a Replica. Times that are 0 have the value in brackets.
@@ -80,11 +83,12 @@ type ReplicaOptions struct {
 	Copy      Copy // what Store has
 
 	Send   func(Heartbeat)  // sends to the other nodes; must not block; nil sends nothing
-	About  func(*Heartbeat) // sets URL, Version and Ready; may be nil
+	About  func(*Heartbeat) // sets what the replica does not know, such as URL and Ready; may be nil
 	Synced func() Pos       // returns what the store has on disk; nil means what was applied
 	MayOwn func() bool      // reports whether this process may claim the partition; nil means always
 	Claims func(Status)     // called after a claim has been applied; must not block; may be nil
 
+	Clean     bool          // the process of this node before this one ended in order
 	MaxRecord int           // size of the largest record that Log takes [MaxRecord]
 	Rank      int           // nodes with a lower rank claim earlier
 	Heartbeat time.Duration // between two heartbeats [500 ms]

@@ -103,6 +103,46 @@ func TestANodeThatIsBehindDoesNotClaim(t *testing.T) {
 	})
 }
 
+// A node claims a partition whose owner n9 has ended. The claim says whether the owner was stopped in order.
+func TestAClaimSaysWhetherTheLastOwnerWasStoppedInOrder(t *testing.T) {
+	const process = 7 // of the owner
+	for name, test := range map[string]struct {
+		owner string
+		clean bool // of the node that claims
+		heard []cluster.Heartbeat
+		want  bool
+	}{
+		"it was heard and became silent":          {"n9", false, []cluster.Heartbeat{{Process: process, Owner: true}}, false},
+		"it said that it is being stopped":        {"n9", false, []cluster.Heartbeat{{Process: process, Owner: true}, {Process: process, Owner: true, Stopping: true}}, true},
+		"its node was started again after a stop": {"n9", false, []cluster.Heartbeat{{Process: 8, Clean: true}}, true},
+		"its node was started again after a kill": {"n9", true, []cluster.Heartbeat{{Process: 8}}, false},
+		"nothing was heard of its node":           {"n9", false, nil, true},
+		"it was this node, which was stopped":     {"n0", true, nil, true},
+		"it was this node, which was killed":      {"n0", false, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			change := func(i int, o *cluster.ReplicaOptions) {
+				o.Copy = cluster.Copy{Epoch: 1, Claim: cluster.Claim{Node: test.owner, Process: process}}
+				o.Clean = test.clean
+			}
+			run(t, change, func(t *testing.T, g *group) {
+				for _, h := range test.heard {
+					h.Node, h.Epoch = "n9", 1
+					for _, r := range g.replicas {
+						r.Heard(h)
+					}
+				}
+				if o := g.owner(t); o != 0 {
+					t.Fatalf("n%d owns the partition", o)
+				}
+				if got := g.replicas[0].Status().Copy.Claim.Handover; got != test.want {
+					t.Errorf("the claim says %v", got)
+				}
+			})
+		})
+	}
+}
+
 func TestARecordIsAppliedWhenItIsAcknowledged(t *testing.T) {
 	run(t, nil, func(t *testing.T, g *group) {
 		o := g.owner(t)

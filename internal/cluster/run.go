@@ -253,8 +253,32 @@ func (r *Replica) tick() {
 	}
 	if r.silence() > r.opt.Takeover+time.Duration(r.opt.Rank)*r.opt.Takeover/2 {
 		r.log.Info("the partition's owner is silent; claiming the partition", "epoch", r.part.Copy().Epoch+1)
-		r.send(r.part.Claim())
+		f := r.part.Claim()
+		f.Claim.Handover = r.endedInOrder()
+		r.send(f)
 	}
+}
+
+// endedInOrder reports whether the last owner of the partition was stopped in order when no other process could take the partition. An
+// owner that this process has heard, and that did not say that it is being stopped, was lost. What became of an owner that had ended
+// before this process started is known from the next process of its node. While that one is not heard either, nothing says that the owner was
+// lost.
+func (r *Replica) endedInOrder() bool {
+	owner := r.part.Copy().Claim
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h, heard := r.peers[owner.Node]
+	switch {
+	case owner.Node == "":
+		return false // the partition is new
+	case owner.Node == r.opt.Node:
+		return r.opt.Clean
+	case !heard:
+		return true
+	case h.Process == owner.Process:
+		return h.Stopping
+	}
+	return h.Clean
 }
 
 // behind reports whether another node has applied more. What it has applied was in the log, so this process reads it too, unless
@@ -379,7 +403,7 @@ func (r *Replica) beat() {
 		return
 	}
 	c := r.part.Copy()
-	h := Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos, Synced: c.Pos, Rank: r.opt.Rank}
+	h := Heartbeat{Partition: r.opt.Partition, Node: r.opt.Node, Process: r.opt.Process, Epoch: c.Epoch, Owner: r.part.Owns(), Pos: c.Pos, Synced: c.Pos, Rank: r.opt.Rank, Clean: r.opt.Clean}
 	if r.opt.Synced != nil {
 		h.Synced = r.opt.Synced()
 	}

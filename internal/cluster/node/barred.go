@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,31 @@ func (n *Node) mayOwn() error {
 	return n.fit()
 }
 
+var errStopping = errors.New("it is being stopped")
+
+// Stopping says that this process is about to end in order. It gets no more partitions, and keeps its own until HandOver.
+func (n *Node) Stopping() {
+	n.stopping.Store(true)
+	transport := n.others()
+	if transport == nil {
+		return
+	}
+	for _, p := range n.parts {
+		transport.SendHeartbeat(n.heartbeat(p)) // the other nodes know it at once
+	}
+}
+
+// heartbeat returns a heartbeat of this node for a partition.
+func (n *Node) heartbeat(p *part) cluster.Heartbeat {
+	st := p.status()
+	h := cluster.Heartbeat{
+		Partition: p.number, Node: n.opt.Name, Process: p.processID(), Epoch: st.Copy.Epoch, Owner: st.Owns, Pos: st.Copy.Pos, Synced: p.syncedPos(),
+		Rank: n.rank(p), Clean: n.opt.Clean,
+	}
+	n.About(&h)
+	return h
+}
+
 var errDrained = errors.New("it was drained; it takes partitions again after a restart")
 
 // fit returns why this node cannot own partitions, or nil.
@@ -35,10 +61,10 @@ func (n *Node) fit() error {
 	return nil
 }
 
-// mayClaim reports whether this node may claim a partition that has no owner. A drained node may, if no node that is heard would do
-// it: all were drained, or those that were not are lost.
+// mayClaim reports whether this node may claim a partition that has no owner. A node that was drained or is being stopped
+// may, if no node that is heard would do it.
 func (n *Node) mayClaim(p *part) bool {
-	if !n.draining.Load() {
+	if !n.draining.Load() && !n.stopping.Load() {
 		return n.mayOwn() == nil
 	}
 	for _, h := range p.get().Peers() {
@@ -80,6 +106,10 @@ func (n *Node) About(h *cluster.Heartbeat) {
 		if chat.CodeOf(err) == chat.Internal {
 			h.Barred = err.Error() // it is not an error of a request
 		}
+	}
+	if n.stopping.Load() {
+		h.Stopping = true
+		h.Barred = cmp.Or(h.Barred, errStopping.Error())
 	}
 	if n.opt.Describe != nil {
 		n.opt.Describe(h)

@@ -81,9 +81,7 @@ func (n *Node) waitHalted(ctx context.Context, p *part) error {
 		if why == nil {
 			return nil
 		}
-		c := p.status().Copy
-		h := cluster.Heartbeat{Partition: p.number, Node: n.opt.Name, Process: p.processID(), Epoch: c.Epoch, Pos: c.Pos, Synced: p.syncedPos(), Rank: p.options.Rank}
-		n.About(&h)
+		h := n.heartbeat(p)
 		h.Barred = fmt.Sprintf("partition %d is halted: %s", p.number, why)
 		n.others().SendHeartbeat(h)
 		select {

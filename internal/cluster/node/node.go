@@ -28,8 +28,10 @@ type Options struct {
 	Files      *artifact.Local // the bytes of files on this node; nil means that there are no files
 	Shared     artifact.Blobs  // the bytes of files, in a store that all nodes use, instead of Files; nil means none
 
+	Clean bool // the process of this node before this one ended in order
+
 	// TookOver is called when this node has become the owner of sessions that have work. handover says that the owner before
-	// it gave them up in order. Lost is called when another node has become the owner of the sessions for which owned
+	// it gave them up in order, or was stopped in order. Lost is called when another node has become the owner of the sessions for which owned
 	// returns true. Neither may block.
 	TookOver func(ids []chat.SessionID, handover bool)
 	Lost     func(owned func(chat.SessionID) bool)
@@ -76,6 +78,7 @@ type Node struct {
 	parts    []*part
 	outgoing outgoing
 	draining atomic.Bool
+	stopping atomic.Bool
 	metrics  *metrics
 
 	clockMu sync.Mutex

@@ -70,6 +70,14 @@ func (n *Node) rebalance(ctx context.Context) {
 	}
 }
 
+// rank returns the place of this node in the order in which nodes claim a partition.
+func (n *Node) rank(p *part) int {
+	if n.opt.Rank == nil {
+		return 0
+	}
+	return n.opt.Rank(p.number)
+}
+
 // preferred returns the node that should own a partition of this node, "" if that is this node.
 func (n *Node) preferred(p *part) string {
 	r := p.get()

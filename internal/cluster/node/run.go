@@ -35,10 +35,6 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 				return fmt.Errorf("partition %d: %w", p.number, err)
 			}
 		}
-		rank := 0
-		if n.opt.Rank != nil {
-			rank = n.opt.Rank(p.number)
-		}
 		p.mu.Lock()
 		p.synced, p.erased = have.Pos, have.Pos // the process before may have applied erasures
 		p.mu.Unlock()
@@ -48,8 +44,8 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 				p.nextEpoch()
 				tasks.Go(func() { n.ownerChanged(ctx, p) })
 			},
-			MayOwn:    func() bool { return n.mayClaim(p) },
-			MaxRecord: largest, Rank: rank, Heartbeat: n.opt.Heartbeat, Takeover: n.opt.Takeover, Meter: n.metrics, Logger: n.opt.Logger,
+			MayOwn: func() bool { return n.mayClaim(p) },
+			Clean:  n.opt.Clean, MaxRecord: largest, Rank: n.rank(p), Heartbeat: n.opt.Heartbeat, Takeover: n.opt.Takeover, Meter: n.metrics, Logger: n.opt.Logger,
 		})
 	}
 	stop, err := t.Heartbeats(func(h cluster.Heartbeat) {
