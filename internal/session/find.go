@@ -125,10 +125,10 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 		return chat.Session{}, errNoSession(id)
 	}
 	sess, err := s.log.Record(ctx, id)
-	if chat.CodeOf(err) == chat.NotFound && s.elsewhere(ctx, id) {
-		caught := s.opt.Remote.CatchUp(ctx, id)
+	if chat.CodeOf(err) == chat.NotFound && s.asksOthers(ctx) {
+		caught := s.opt.Remote.CatchUp(ctx, core.NumberFor(id, 0))
 		sess, err = s.log.Record(ctx, id) // another node may have created it since
-		if chat.CodeOf(err) == chat.NotFound && !caught && !s.opt.Remote.Owns(id) {
+		if chat.CodeOf(err) == chat.NotFound && !caught {
 			return chat.Session{}, errBehind
 		}
 	}
@@ -152,6 +152,12 @@ func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Se
 		return chat.Session{}, 0, nothing
 	}
 	sid, err := s.log.SessionOf(ctx, n)
+	if chat.CodeOf(err) == chat.NotFound && s.asksOthers(ctx) {
+		caught := s.opt.Remote.CatchUp(ctx, n)
+		if sid, err = s.log.SessionOf(ctx, n); chat.CodeOf(err) == chat.NotFound && !caught {
+			return chat.Session{}, 0, errBehind
+		}
+	}
 	if err == nil {
 		var sess chat.Session
 		if sess, err = s.visible(ctx, c, sid); err == nil && seq != 0 && seq <= sess.Last {

@@ -14,9 +14,10 @@ import (
 type Remote interface {
 	// Owns reports whether this node owns the session.
 	Owns(id chat.SessionID) bool
-	// CatchUp waits until this node has stored what the owner had stored at the time of the call, but not for long. It returns
-	// false if this node is the owner, or if it takes too long.
-	CatchUp(ctx context.Context, id chat.SessionID) bool
+	// CatchUp waits until this node has stored what the owner of the session with a number had stored at the time of the call, but
+	// not for long. It returns false if it takes too long: this node is behind, or cut off from the others. An owner that is cut off may
+	// have been replaced by another node.
+	CatchUp(ctx context.Context, n chat.Number) bool
 	// ReadLog waits until this node has stored what the log of the session had at the time of the call, but not for long. It
 	// returns false if it takes too long.
 	ReadLog(ctx context.Context, id chat.SessionID) bool
@@ -89,14 +90,19 @@ var errBehind = chat.Errorf(chat.Unavailable, "this node may be behind and canno
 // servedKey marks the context of a call of another node. Such a call is not sent on.
 type servedKey struct{}
 
+// asksOthers reports whether a call may have to ask other nodes.
+func (s *Sessions) asksOthers(ctx context.Context) bool {
+	return s.opt.Remote != nil && ctx.Value(servedKey{}) == nil
+}
+
 // elsewhere reports whether a call has to be sent to another node.
 func (s *Sessions) elsewhere(ctx context.Context, id chat.SessionID) bool {
-	return s.opt.Remote != nil && !s.opt.Remote.Owns(id) && ctx.Value(servedKey{}) == nil
+	return s.asksOthers(ctx) && !s.opt.Remote.Owns(id)
 }
 
 // moved reports whether a call failed here because another node has become the owner, and has to be sent to that node.
 func (s *Sessions) moved(ctx context.Context, err error) bool {
-	return s.opt.Remote != nil && chat.ReasonOf(err) == chat.OwnerChanged && ctx.Value(servedKey{}) == nil
+	return s.asksOthers(ctx) && chat.ReasonOf(err) == chat.OwnerChanged
 }
 
 // owns reports whether this node decides about a session.

@@ -123,25 +123,32 @@ func (n *Node) reach(ctx context.Context, p *part, pos cluster.Pos) error {
 const catchUpTime = 2 * time.Second
 
 // CatchUp implements session.Remote.
-func (n *Node) CatchUp(ctx context.Context, id chat.SessionID) bool {
-	p := n.partOf(id)
-	if p.status().Owns {
-		return false
+func (n *Node) CatchUp(ctx context.Context, number chat.Number) bool {
+	return n.catchUp(ctx, n.partOfNumber(number))
+}
+
+func (n *Node) catchUp(ctx context.Context, p *part) bool {
+	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
+	defer cancel()
+	for p.status().Owns {
+		if n.certain(p) {
+			return true
+		}
+		if sleep.For(ctx, retryPause) != nil {
+			return false
+		}
 	}
 	done := make(chan error, 1)
 	go func() {
 		_, err := n.send(ctx, p, message{kind: msgAt}, true)()
 		done <- err
 	}()
-	t := time.NewTimer(catchUpTime)
-	defer t.Stop()
 	select {
 	case err := <-done:
 		return err == nil
-	case <-t.C:
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // ReadLog implements session.Remote.

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/clustertest"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
@@ -90,6 +91,7 @@ func (c *cell) start(i int, dir string) {
 	opt := Options{
 		Cluster: "c1", Name: name, Partitions: partitions, Journal: j, Hub: m.hub, Files: m.local,
 		Rank:      func(p int) int { return (i - p + 3) % 3 },
+		Trim:      cluster.TrimRule{Nodes: 3},
 		Heartbeat: 100 * time.Millisecond, Takeover: 1500 * time.Millisecond,
 		TookOver: func(ids []chat.SessionID, handover bool) {
 			m.runner.TakeOver(ids, handover)

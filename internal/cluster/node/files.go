@@ -76,7 +76,7 @@ func (f *Files) Stat(ctx context.Context, id chat.SessionID, path string) (chat.
 		return chat.FileInfo{}, chat.Public(err)
 	}
 	info, there, err := f.node.opt.Journal.File(ctx, id, path)
-	if !there && (err == nil || chat.CodeOf(err) == chat.NotFound) && f.node.CatchUp(ctx, id) {
+	if !there && (err == nil || chat.CodeOf(err) == chat.NotFound) && f.node.catchUp(ctx, f.node.partOf(id)) {
 		info, there, err = f.node.opt.Journal.File(ctx, id, path)
 	}
 	if code := chat.CodeOf(err); !there && (err == nil || code == chat.NotFound || code == chat.Gone) {
@@ -93,7 +93,7 @@ func (f *Files) Get(ctx context.Context, id chat.SessionID, path string) (io.Rea
 	}
 	body, err := f.blobs.Get(ctx, id, info)
 	if chat.CodeOf(err) == chat.NotFound { // the path may have got other bytes meanwhile
-		f.node.CatchUp(ctx, id)
+		f.node.catchUp(ctx, f.node.partOf(id))
 		was := f.blobs.Key(info)
 		if info, err = f.Stat(ctx, id, path); err == nil && f.blobs.Key(info) == was {
 			err = chat.Errorf(chat.Internal, "the bytes of artifact %q are missing in the store of files", path)

@@ -107,6 +107,7 @@ func (n *Node) others() Transport {
 func New(opt Options) *Node {
 	opt.Trim = opt.Trim.WithDefaults()
 	opt.Wait, opt.Pin, opt.Unused = cmp.Or(opt.Wait, 15*time.Second), cmp.Or(opt.Pin, 2*time.Minute), cmp.Or(opt.Unused, 30*time.Second)
+	opt.Takeover = cmp.Or(opt.Takeover, 2*time.Second)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}

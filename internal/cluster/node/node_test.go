@@ -281,6 +281,54 @@ func TestAnOwnerThatWasCutOffDoesNotDenyEventsOfTheNextOwner(t *testing.T) {
 	}
 }
 
+// The next owner creates a session. The owner before it, which is cut off and does not know that there is another one, does not say that
+// the session does not exist.
+func TestAnOwnerThatIsCutOffDoesNotDenySessionsOfTheNextOwner(t *testing.T) {
+	t.Parallel()
+	c := newCell(t)
+	known := c.session(0)
+	old := c.owner(known)
+	cut, next := c.members[old], c.members[(old+1)%3]
+	id := chat.SessionID("later-0")
+	for n := 1; next.Partition(id) != next.Partition(known); n++ {
+		id = chat.SessionID(fmt.Sprint("later-", n))
+	}
+	if _, err := cut.sessions.Get(t.Context(), ada, id); chat.CodeOf(err) != chat.NotFound {
+		t.Fatalf("before the session is created: %v", err)
+	}
+	cut.port.Cut(true)
+	if _, _, err := next.sessions.Create(t.Context(), ada, chat.NewSession{ID: id, Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	events, err := next.sessions.Append(t.Context(), ada, id, []chat.Draft{text("first")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event, ok := chat.ParseID(chat.EventPrefix, string(events[0].ID))
+	if !ok {
+		t.Fatal(events[0].ID)
+	}
+	if !cut.Owns(id) {
+		t.Fatal("the node that is cut off knows that it does not own the session any more")
+	}
+	_, get := cut.sessions.Get(t.Context(), ada, id)
+	_, write := cut.sessions.Append(t.Context(), ada, id, []chat.Draft{text("second")})
+	_, _, byID := cut.sessions.ByID(t.Context(), ada, event)
+	for what, err := range map[string]error{"a read": get, "a write": write, "the id of an event": byID} {
+		if chat.CodeOf(err) != chat.Unavailable {
+			t.Errorf("%s at the node that is cut off: %v", what, err)
+		}
+	}
+	if _, err := cut.sessions.Get(t.Context(), ada, known); err != nil {
+		t.Errorf("a session that it has: %v", err)
+	}
+	cut.port.Cut(false)
+	eventually(t, fmt.Sprint(events[0].Seq, " <nil>"), func() string {
+		_, seq, err := cut.sessions.ByID(t.Context(), ada, event)
+		return fmt.Sprint(seq, " ", err)
+	})
+}
+
 func TestASessionIsCreatedOnceByIdAndByAlias(t *testing.T) {
 	t.Parallel()
 	c := newCell(t)

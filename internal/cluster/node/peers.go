@@ -99,5 +99,10 @@ func (n *Node) partOfTurn(turn chat.TurnID) *part {
 	if !ok {
 		return nil
 	}
+	return n.partOfNumber(number)
+}
+
+// partOfNumber returns the partition of the session with a number.
+func (n *Node) partOfNumber(number chat.Number) *part {
 	return n.parts[int(number>>(core.NumberBits-8))%len(n.parts)]
 }
