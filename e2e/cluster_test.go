@@ -150,7 +150,7 @@ func (c *nodes) owner(from int, id chat.SessionID) int {
 }
 
 // balanced waits until every partition has its usual owner: partition 0 the node with the first address, and so on. A node that is late at the start
-// gets its partition later, and only while no turn runs in it, so a test that counts on its owners waits before its first turn.
+// gets its partition later, and while a turn runs in it only after a minute, so a test that counts on its owners waits before its first turn.
 func (c *nodes) balanced() {
 	c.t.Helper()
 	order := slices.Sorted(slices.Values(c.peers))

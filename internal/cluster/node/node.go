@@ -52,6 +52,7 @@ type Options struct {
 	Heartbeat time.Duration // between two heartbeats [500 ms]
 	Takeover  time.Duration // without a sign of the owner until another node claims a partition [2 s]
 	Wait      time.Duration // how long calls wait for an owner [15 s]
+	Busy      time.Duration // how long running turns keep a partition from a node that should own it and owns none [1 min]
 	Pin       time.Duration // how long bytes are kept for a commit of which this node does not know the outcome [2 min]
 	Unused    time.Duration // until bytes in Shared that no path has any more are removed [30 s]
 
@@ -107,7 +108,7 @@ func (n *Node) others() Transport {
 func New(opt Options) *Node {
 	opt.Trim = opt.Trim.WithDefaults()
 	opt.Wait, opt.Pin, opt.Unused = cmp.Or(opt.Wait, 15*time.Second), cmp.Or(opt.Pin, 2*time.Minute), cmp.Or(opt.Unused, 30*time.Second)
-	opt.Takeover = cmp.Or(opt.Takeover, 2*time.Second)
+	opt.Takeover, opt.Busy = cmp.Or(opt.Takeover, 2*time.Second), cmp.Or(opt.Busy, time.Minute)
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -51,23 +52,37 @@ func (n *Node) working(ctx context.Context, p *part) (ids []chat.SessionID, err 
 // rebalanceEvery is how often a node looks for partitions that another node should own.
 const rebalanceEvery = 5 * time.Second
 
-// rebalance gives partitions without work to the nodes that come before this one in their rank, so that the nodes share the work
-// again after one of them was away.
+// rebalance gives partitions to the nodes that come before this one in their rank, so that the nodes share the work again after one of
+// them was away. A handover interrupts running turns, which are resumed as a new attempt, so it waits for a moment without work. A node that
+// owns nothing at all gets its partition after Options.Busy in any case: in a partition with many sessions that moment may never come.
 func (n *Node) rebalance(ctx context.Context) {
+	waits := make([]time.Time, len(n.parts)) // since when another node should own a partition
 	for sleep.For(ctx, rebalanceEvery) == nil {
-		for _, p := range n.parts {
-			if to := n.preferred(p); to != "" {
-				if busy, err := n.working(ctx, p); err != nil || len(busy) > 0 {
-					continue
-				}
-				limit, cancel := context.WithTimeout(ctx, rebalanceEvery)
-				if err := p.get().HandOver(limit, to); err != nil && ctx.Err() == nil {
-					n.log.Info("a partition could not be given to another node", "partition", p.number, "node", to, "err", err)
-				}
-				cancel()
+		for i, p := range n.parts {
+			to := n.preferred(p)
+			if to == "" {
+				waits[i] = time.Time{}
+				continue
 			}
+			if waits[i].IsZero() {
+				waits[i] = time.Now()
+			}
+			busy, err := n.working(ctx, p)
+			if err != nil || len(busy) > 0 && (n.hasPartition(to) || time.Since(waits[i]) < n.opt.Busy) {
+				continue
+			}
+			limit, cancel := context.WithTimeout(ctx, rebalanceEvery)
+			if err := p.get().HandOver(limit, to); err != nil && ctx.Err() == nil {
+				n.log.Info("a partition could not be given to another node", "partition", p.number, "node", to, "err", err)
+			}
+			cancel()
 		}
 	}
+}
+
+// hasPartition reports whether a node owns a partition.
+func (n *Node) hasPartition(name string) bool {
+	return slices.ContainsFunc(n.parts, func(p *part) bool { return p.status().Copy.Claim.Node == name })
 }
 
 // rank returns the place of this node in the order in which nodes claim a partition.
