@@ -26,10 +26,7 @@ type Agent struct {
 // New returns an agent. It opens no connections.
 func New(opt Options) *Agent {
 	opt.fill()
-	a := &Agent{opt: opt, client: opt.Client}
-	if a.client == nil {
-		a.client = &http.Client{Transport: transport()}
-	}
+	a := &Agent{opt: opt, client: &http.Client{Transport: transport()}}
 	a.endpoint = newEndpoint(&a.opt, a.client)
 	return a
 }
@@ -59,9 +56,7 @@ func (a *Agent) Close() {
 		wg.Go(s.Close)
 	}
 	wg.Wait()
-	if a.opt.Client == nil {
-		a.client.CloseIdleConnections()
-	}
+	a.client.CloseIdleConnections()
 }
 
 // Health returns the problems that the last request or the last Probe found.

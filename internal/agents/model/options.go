@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net/http"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -39,7 +38,6 @@ type Options struct {
 
 	Grants Grants       // permanent permissions; nil means that permissions end with the session
 	Files  FileFunc     // reads files of a session, such as images; nil means that they are not sent to the model
-	Client *http.Client // nil means a new client
 	Logger *slog.Logger // nil means no logging
 }
 

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
@@ -27,7 +26,6 @@ type SocketOptions struct {
 	Authenticate func(ctx context.Context, token string) (chat.Caller, error)
 	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
 	Remote       func(*http.Request) string                                               // the client's address
-	AuthTimeout  time.Duration                                                            // how long a socket stays open without authentication; 0 means 10 s
 }
 
 // Dialect serves pages of the AI SDK.
@@ -41,7 +39,7 @@ type Dialect struct {
 func New(opt Options) *Dialect {
 	return &Dialect{
 		Chats: pages.New(via, opt.Options, encodeError), opt: opt.SocketOptions,
-		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, cmp.Or(opt.AuthTimeout, 10*time.Second)),
+		unauthenticated: wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, authTimeout),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
@@ -21,6 +22,7 @@ const maxRequests = 64
 const (
 	maxUnauthenticatedFrame = 1 << 20 // bytes
 	maxUnauthenticated      = 256     // sockets; wire.AuthLimit also limits those of one address
+	authTimeout             = 10 * time.Second
 )
 
 var errAuthTimeout = errors.New("no authentication in time: send headers.authorization with a frame")

@@ -36,7 +36,6 @@ type Options struct {
 	Memory int  // how many events it repeats; 0 means 1000
 	IDs    bool // events have ids, and Last-Event-ID is used
 	Chunk  int  // the stream is written in pieces of so many bytes; 0 means whole events
-	Mute   bool // it does not echo
 }
 
 // Start starts an agent on a free port.
@@ -149,9 +148,6 @@ func (a *Agent) inject(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.received = append(a.received, in)
-		if a.opt.Mute {
-			return
-		}
 		echo := map[string]any{"type": "user.message", "payload": map[string]any{"text": in["text"]}}
 		if id := in["request_id"]; id != nil && in["is_synthetic"] == nil {
 			echo = map[string]any{"type": "user.input_response", "payload": map[string]any{"text": in["text"], "request_id": id}}
