@@ -136,8 +136,8 @@ type Tokens struct {
 	Written   int64  `json:"cacheWriteInputTokens,omitempty"`
 }
 
-// NewTokens returns the tokens of a report. AG-UI has no negative counts.
-func NewTokens(u chat.AgentUsage) Tokens {
+// newTokens returns the tokens of a report. AG-UI has no negative counts.
+func newTokens(u chat.AgentUsage) Tokens {
 	t := Tokens{
 		Model: u.Model, Input: max(0, u.InputTokens), Output: max(0, u.OutputTokens),
 		Reasoning: max(0, u.ReasoningTokens), Cached: max(0, u.CacheReadTokens), Written: max(0, u.CacheCreationTokens),
@@ -150,10 +150,10 @@ func NewTokens(u chat.AgentUsage) Tokens {
 func AddTokens(all []Tokens, u chat.AgentUsage) []Tokens {
 	i := slices.IndexFunc(all, func(t Tokens) bool { return t.Model == u.Model })
 	if i < 0 {
-		return append(all, NewTokens(u))
+		return append(all, newTokens(u))
 	}
 	u.Usage = u.Plus(all[i].Usage().Usage)
-	all[i] = NewTokens(u)
+	all[i] = newTokens(u)
 	return all
 }
 

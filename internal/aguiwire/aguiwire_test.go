@@ -20,7 +20,7 @@ func TestTextOfAContent(t *testing.T) {
 
 func TestTokensKeepAllCounts(t *testing.T) {
 	u := chat.AgentUsage{Model: "m", Usage: chat.Usage{InputTokens: 1, OutputTokens: 2, CacheCreationTokens: 3, CacheReadTokens: 4, ReasoningTokens: 5}}
-	tokens := NewTokens(u)
+	tokens := newTokens(u)
 	if tokens.Total != 3 || tokens.Usage() != u {
 		t.Errorf("got %+v", tokens)
 	}

@@ -23,7 +23,7 @@ const maxRedirects = 5
 // public addresses only, checked after the name was resolved and again at each
 // of at most five redirects. timeout bounds the whole exchange, body included.
 // Call CloseIdleConnections when it is no longer needed.
-func SafeClient(timeout time.Duration) *http.Client { return safeClient(timeout, CheckAddr) }
+func SafeClient(timeout time.Duration) *http.Client { return safeClient(timeout, checkAddr) }
 
 func safeClient(timeout time.Duration, check func(netip.Addr) error) *http.Client {
 	return &http.Client{
@@ -40,7 +40,7 @@ func safeClient(timeout time.Duration, check func(netip.Addr) error) *http.Clien
 
 // SafeTransport is the transport of [SafeClient]. It does not use a proxy from
 // the environment: behind one, addresses could not be checked.
-func SafeTransport() http.RoundTripper { return safeTransport(CheckAddr) }
+func SafeTransport() http.RoundTripper { return safeTransport(checkAddr) }
 
 type guarded struct{ *http.Transport }
 
@@ -93,10 +93,10 @@ func prefixes(all ...string) (list []netip.Prefix) {
 	return list
 }
 
-// CheckAddr refuses addresses that are not on the public internet: private,
+// checkAddr refuses addresses that are not on the public internet: private,
 // loopback, link-local (cloud metadata services), shared, multicast,
 // unspecified, reserved, and the IPv6 forms that hide one of these.
-func CheckAddr(addr netip.Addr) error {
+func checkAddr(addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")
 	if nat64.Contains(addr) {
 		b := addr.As16()

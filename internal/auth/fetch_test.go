@@ -23,7 +23,7 @@ func TestCheckAddrRefusesPrivateAddresses(t *testing.T) {
 		"::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "::127.0.0.1": false, "64:ff9b::7f00:1": false, "64:ff9b:1::a00:1": false,
 		"2002:7f00:1::": false, "2001:0:1::1": false, "2001:db8::1": false,
 	} {
-		if err := CheckAddr(netip.MustParseAddr(addr)); (err == nil) != ok || err != nil && !errors.Is(err, ErrPrivate) {
+		if err := checkAddr(netip.MustParseAddr(addr)); (err == nil) != ok || err != nil && !errors.Is(err, ErrPrivate) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestSafeClientChecksRedirects(t *testing.T) {
 		if a == at.Addr() {
 			return nil
 		}
-		return CheckAddr(a)
+		return checkAddr(a)
 	})
 	defer c.CloseIdleConnections()
 	for _, to := range []string{"http://" + private.Addr().String(), "http://[::1]/"} { // loopback only, in case the check is broken

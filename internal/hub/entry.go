@@ -18,9 +18,9 @@ type (
 	Batch    = core.Batch
 )
 
-// EntryOf returns the entry of a fact from the log. It decodes only the fields that it
+// entryOf returns the entry of a fact from the log. It decodes only the fields that it
 // needs.
-func EntryOf(f chat.Fact) (Entry, error) {
+func entryOf(f chat.Fact) (Entry, error) {
 	label, at, err := f.Header()
 	e := Entry{At: at, Fact: f, Label: label, Cursor: chat.Cursor{Seq: f.Seq}}
 	if label.Type == "agent.text" || label.Type == "agent.thinking" {

@@ -164,7 +164,7 @@ func (h *Hub) readTail(ctx context.Context, id chat.SessionID, before chat.Seq, 
 		if i > 0 && f.Seq != facts[i-1].Seq+1 {
 			return nil, 0, errHole(id, facts[i-1].Seq+1)
 		}
-		if found[i], err = EntryOf(f); err != nil {
+		if found[i], err = entryOf(f); err != nil {
 			return nil, 0, fmt.Errorf("read the tail of %s: %w", id, err)
 		}
 		found[i].Session = id

@@ -441,7 +441,7 @@ func TestEntryOf(t *testing.T) {
 		{`{"session_id":"s","sequence":7,"timestamp":"2026-11-15T10:00:00.123456Z","type":"user.message","payload":{"block":"no","text":"x"}}`, "user.message", "", ""},
 		{`{"session_id":"s","sequence":7,"type":"agent.text","payload":{"block":"b9","text":"x"},"timestamp":"2026-11-15T10:00:00.123456Z"}`, "agent.text", "", "b9"},
 	} {
-		e, err := EntryOf(chat.Fact{Seq: 7, JSON: []byte(tc.json)})
+		e, err := entryOf(chat.Fact{Seq: 7, JSON: []byte(tc.json)})
 		if err != nil {
 			t.Errorf("%s: %v", tc.json, err)
 			continue
@@ -450,7 +450,7 @@ func TestEntryOf(t *testing.T) {
 			t.Errorf("%s: %+v", tc.json, e)
 		}
 	}
-	if _, err := EntryOf(chat.Fact{Seq: 7, JSON: []byte(`{"sequence":7}`)}); err == nil {
+	if _, err := entryOf(chat.Fact{Seq: 7, JSON: []byte(`{"sequence":7}`)}); err == nil {
 		t.Error("nonsense was taken for an event")
 	}
 }

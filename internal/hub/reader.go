@@ -335,7 +335,7 @@ func (r *reader) page(ctx context.Context, before uint64, open []chat.Block) (Ba
 		if f.Seq != r.cursor.Seq+1 {
 			return Batch{}, errHole(id, r.cursor.Seq+1)
 		}
-		e, err := EntryOf(f)
+		e, err := entryOf(f)
 		if err != nil {
 			return Batch{}, fmt.Errorf("read %s: %w", id, err)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// StatusOf returns the HTTP status for err: that of [edge.Status], but for the rules
+// statusOf returns the HTTP status for err: that of [edge.Status], but for the rules
 // about host and content type, which have statuses of their own.
-func StatusOf(err error) int {
+func statusOf(err error) int {
 	switch {
 	case errors.Is(err, auth.ErrHost):
 		return http.StatusMisdirectedRequest
@@ -24,7 +24,7 @@ func StatusOf(err error) int {
 
 // WriteError answers with err in the native form, see [edge.Error].
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
-	writeError(w, r, StatusOf(err), err)
+	writeError(w, r, statusOf(err), err)
 }
 
 func writeError(w http.ResponseWriter, r *http.Request, status int, err error) {

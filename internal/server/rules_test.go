@@ -216,7 +216,7 @@ func TestRefusalsHaveTheFormOfTheDialect(t *testing.T) {
 	a := withTokens(t, func(o *auth.Options) { o.Rate, o.Burst = 1, 1 })
 	s := newServer(t, Options{Auth: a})
 	s.Handle(Route{Pattern: "/x", Handler: callerHandler(a), Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
-		w.WriteHeader(StatusOf(err))
+		w.WriteHeader(statusOf(err))
 		io.WriteString(w, `{"error":{"code":"mine","message":"detail: `+string(chat.CodeOf(err))+`","details":{}}}`)
 	}})
 	got := do(t, s.Handler(), req("GET", "http://localhost/x", ""))

@@ -17,13 +17,13 @@ const (
 	lastWarning  = 0.90
 )
 
-// Budget is the deadline as a length of time.
-func Budget(w *chat.Workstream) time.Duration {
+// budget is the deadline as a length of time.
+func budget(w *chat.Workstream) time.Duration {
 	return time.Duration(w.DeadlineSeconds * float64(time.Second))
 }
 
-// Elapsed is how much of the deadline has passed, on the workstream's clock.
-func Elapsed(w *chat.Workstream, now chat.At) time.Duration {
+// elapsed is how much of the deadline has passed, on the workstream's clock.
+func elapsed(w *chat.Workstream, now chat.At) time.Duration {
 	if w.Ended() {
 		now = w.EndedAt
 	}
@@ -39,11 +39,11 @@ func Elapsed(w *chat.Workstream, now chat.At) time.Duration {
 
 // Share is the part of the deadline that has passed, from 0 to 1.
 func Share(w *chat.Workstream, now chat.At) float64 {
-	budget := Budget(w)
-	if budget <= 0 {
+	total := budget(w)
+	if total <= 0 {
 		return 0
 	}
-	return min(1, math.Round(float64(Elapsed(w, now))/float64(budget)*1000)/1000)
+	return min(1, math.Round(float64(elapsed(w, now))/float64(total)*1000)/1000)
 }
 
 // runs reports whether the clock of the workstream runs.
@@ -60,16 +60,16 @@ func at(w *chat.Workstream, share float64) chat.At {
 	return w.LaunchedAt + left
 }
 
-// Deadline is when the workstream reaches its deadline, 0 while its clock is stopped.
-func Deadline(w *chat.Workstream) chat.At {
+// deadlineAt is when the workstream reaches its deadline, 0 while its clock is stopped.
+func deadlineAt(w *chat.Workstream) chat.At {
 	if !runs(w) {
 		return 0
 	}
 	return at(w, 1)
 }
 
-// Next is when the next event is due for the workstream, 0 for never.
-func Next(w *chat.Workstream) chat.At {
+// nextDue is when the next event is due for the workstream, 0 for never.
+func nextDue(w *chat.Workstream) chat.At {
 	if w.Ended() {
 		return 0
 	}
@@ -103,7 +103,7 @@ func Next(w *chat.Workstream) chat.At {
 func First(st *chat.State) chat.At {
 	var next chat.At
 	for _, w := range st.Workstreams {
-		if t := Next(w); t != 0 && (next == 0 || t < next) {
+		if t := nextDue(w); t != 0 && (next == 0 || t < next) {
 			next = t
 		}
 	}

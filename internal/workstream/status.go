@@ -7,8 +7,8 @@ func Status(st *chat.State, w *chat.Workstream, now chat.At) chat.WorkstreamStat
 	s := chat.WorkstreamStatus{
 		LaunchID: w.LaunchID, ID: w.ID, Name: w.Name, Task: w.Task, Agent: w.Agent, Parent: w.Parent, Sequence: w.Sequence,
 		State: w.State, Phase: w.Phase, Tool: w.Tool, Iteration: w.Iteration, Message: w.Message, ProgressAt: w.ProgressAt,
-		Share: Share(w, now), ElapsedMS: Elapsed(w, now).Milliseconds(), StartedAt: w.LaunchedAt, EndedAt: w.EndedAt,
-		Deadline: Deadline(w), DeadlineSeconds: w.DeadlineSeconds, Interactive: w.Interactive, Paused: w.Paused && !w.Ended(),
+		Share: Share(w, now), ElapsedMS: elapsed(w, now).Milliseconds(), StartedAt: w.LaunchedAt, EndedAt: w.EndedAt,
+		Deadline: deadlineAt(w), DeadlineSeconds: w.DeadlineSeconds, Interactive: w.Interactive, Paused: w.Paused && !w.Ended(),
 		WrappingUp: w.WrappingUp && !w.Ended(), Warned: w.Warned, Summary: w.Summary, Error: w.Error, Reason: w.Reason, Files: w.Files,
 	}
 	if w.Ended() {

@@ -74,7 +74,7 @@ func TestDueEvents(t *testing.T) {
 			if got := types(Due(w, now)); got != test.want {
 				t.Fatalf("due is %q, not %q", got, test.want)
 			}
-			if next := Next(w); test.want != "" && (next == 0 || next > now) || test.want == "" && next != 0 && next <= now {
+			if next := nextDue(w); test.want != "" && (next == 0 || next > now) || test.want == "" && next != 0 && next <= now {
 				t.Fatalf("the next event is due at %d, now is %d, and due is %q", next, now, test.want)
 			}
 		})
@@ -87,7 +87,7 @@ func TestEveryWorkstreamEndsAtItsDeadline(t *testing.T) {
 		w := running(float64(rapid.IntRange(30, 1800).Draw(t, "deadline")))
 		var events []string
 		for range 20 {
-			next := Next(w)
+			next := nextDue(w)
 			if next == 0 {
 				break
 			}
@@ -122,24 +122,24 @@ func TestEveryWorkstreamEndsAtItsDeadline(t *testing.T) {
 
 func TestClockStopsAtTheEndAndWhileIdle(t *testing.T) {
 	w := running(100)
-	if d := Elapsed(w, begin+25*second); d != 25*time.Second || Share(w, begin+25*second) != 0.25 || Deadline(w) != begin+100*second {
-		t.Fatal(d, Share(w, begin+25*second), Deadline(w))
+	if d := elapsed(w, begin+25*second); d != 25*time.Second || Share(w, begin+25*second) != 0.25 || deadlineAt(w) != begin+100*second {
+		t.Fatal(d, Share(w, begin+25*second), deadlineAt(w))
 	}
 	if Share(w, begin+500*second) != 1 {
 		t.Fatal("more than all of the time has passed")
 	}
 	w.State, w.EndedAt = chat.WorkCompleted, begin+40*second
-	if d := Elapsed(w, begin+500*second); d != 40*time.Second || Deadline(w) != 0 {
+	if d := elapsed(w, begin+500*second); d != 40*time.Second || deadlineAt(w) != 0 {
 		t.Fatal("the clock runs after the end", d)
 	}
 	w = running(100)
 	w.Interactive, w.Worked = true, 20_000
-	if d := Elapsed(w, begin+500*second); d != 20*time.Second || Deadline(w) != 0 {
+	if d := elapsed(w, begin+500*second); d != 20*time.Second || deadlineAt(w) != 0 {
 		t.Fatal("the clock of an idle one runs", d)
 	}
 	w.Since = begin + 500*second
-	if d := Elapsed(w, begin+510*second); d != 30*time.Second || Deadline(w) != begin+580*second {
-		t.Fatal(d, Deadline(w))
+	if d := elapsed(w, begin+510*second); d != 30*time.Second || deadlineAt(w) != begin+580*second {
+		t.Fatal(d, deadlineAt(w))
 	}
 }
 
