@@ -248,12 +248,15 @@ func (r *reader) fill(ctx context.Context, upTo cluster.Pos) error {
 // longer than the time in which a leader usually answers.
 func (r *reader) adapt(ctx context.Context, found [][]byte, err error) {
 	if err != nil {
+		r.width = 1
+		if !errors.Is(err, context.DeadlineExceeded) {
+			return // a longer time would not help, and a request that is lost would wait for it
+		}
 		once, cancel := context.WithTimeout(ctx, attempt)
 		defer cancel()
 		if _, _, err := r.log.Ends(once, r.part); err == nil {
 			r.limit = min(2*r.limit, 16*attempt) // there is a leader
 		}
-		r.width = 1
 		return
 	}
 	r.limit = attempt
