@@ -63,7 +63,7 @@ func (c Copy) Apply(pos Pos, f *Frame) (Copy, Verdict) {
 func (f *Frame) digest(before Digest) Digest {
 	h := sha256.New()
 	h.Write(before[:])
-	h.Write(f.Append(nil))
+	h.Write(f.Encoded())
 	return Digest(h.Sum(nil))
 }
 

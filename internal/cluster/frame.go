@@ -26,6 +26,8 @@ type Frame struct {
 	Digest    Digest // of the frames that counted before; of no meaning in a claim
 	Claim     Claim  // if Number is 0
 	Records   []Record
+
+	encoded []byte // what Encoded returns; nil before
 }
 
 // Claim begins an epoch.
@@ -39,6 +41,8 @@ type Claim struct {
 type Record struct {
 	Kind byte
 	Data []byte
+
+	Decoded any // what Data encodes, if this process has made the record; else nil
 }
 
 const (
@@ -52,6 +56,14 @@ const (
 
 // errFrame is returned for bytes that are not a frame of this version.
 var errFrame = errors.New("not a frame of a partition's log")
+
+// Encoded returns the encoded frame. Neither it nor the frame may be changed afterwards.
+func (f *Frame) Encoded() []byte {
+	if f.encoded == nil {
+		f.encoded = f.Append(nil)
+	}
+	return f.encoded
+}
 
 // Append appends the encoded frame to b.
 func (f *Frame) Append(b []byte) []byte {
@@ -89,13 +101,13 @@ func readClaim(r *fields.Reader) Claim {
 	return Claim{Node: string(r.Bytes(maxName)), Process: r.Uint64(), Handover: r.Number(1) == 1}
 }
 
-// ParseFrame decodes a frame. The records share memory with b.
+// ParseFrame decodes a frame. The frame shares memory with b.
 func ParseFrame(b []byte) (*Frame, error) {
 	r := fields.NewReader(b)
 	if v := r.Byte(); v != frameVersion && r.OK() {
 		return nil, fmt.Errorf("%w: version %d is not known to this program", errFrame, v)
 	}
-	f := &Frame{Cluster: string(r.Bytes(maxName))}
+	f := &Frame{Cluster: string(r.Bytes(maxName)), encoded: b}
 	f.Partition = uint16(r.Number(math.MaxUint16))
 	f.Epoch = r.Number(math.MaxUint64)
 	f.Number = r.Number(math.MaxUint64)

@@ -10,13 +10,13 @@ func frames() []*Frame {
 	return []*Frame{
 		{Cluster: "c1", Partition: 2, Epoch: 7, Claim: Claim{Node: "a-1f2e", Process: 1 << 63, Handover: true}},
 		{Cluster: "c1", Partition: 2, Epoch: 7, Claim: Claim{Node: "a-1f2e"}},
-		{Cluster: "", Partition: 65535, Epoch: 1 << 40, Number: 300, Digest: Digest{1, 2}, Records: []Record{{1, []byte("x")}, {2, []byte{}}}},
+		{Cluster: "", Partition: 65535, Epoch: 1 << 40, Number: 300, Digest: Digest{1, 2}, Records: []Record{{Kind: 1, Data: []byte("x")}, {Kind: 2, Data: []byte{}}}},
 	}
 }
 
 func TestFramesAreReadBack(t *testing.T) {
 	for _, f := range frames() {
-		b := f.Append(nil)
+		b := f.Encoded()
 		got, err := ParseFrame(b)
 		if err != nil || !reflect.DeepEqual(got, f) {
 			t.Errorf("%+v became %+v, %v", f, got, err)

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -105,9 +106,17 @@ func (r *Replica) tail(ctx context.Context, entries chan<- Entry) error {
 	return ErrStopped
 }
 
+// parse returns the frame of an entry. If it is the one that this process has sent, its records have Decoded.
+func (r *Replica) parse(e Entry) (*Frame, error) {
+	if r.flight != nil && bytes.Equal(r.flight.frame.Encoded(), e.Frame) {
+		return r.flight.frame, nil
+	}
+	return ParseFrame(e.Frame)
+}
+
 // take applies one entry of the log.
 func (r *Replica) take(e Entry) error {
-	f, err := ParseFrame(e.Frame)
+	f, err := r.parse(e)
 	if err != nil {
 		return fmt.Errorf("position %d of partition %d: %w", e.Pos, r.opt.Partition, err)
 	}
@@ -340,7 +349,7 @@ func (r *Replica) resend() {
 	f.tries++
 	ctx, cancel := context.WithTimeout(r.ctx, limit)
 	f.cancel = cancel
-	b := f.frame.Append(nil)
+	b := f.frame.Encoded()
 	r.tasks.Go(func() {
 		f.err = r.opt.Log.Append(ctx, r.opt.Partition, b)
 		cancel()

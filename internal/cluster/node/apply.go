@@ -18,8 +18,7 @@ type applier struct {
 func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []error, err error) {
 	f := &journal.Frame{Partition: uint16(a.number), Copy: c.Append(nil)}
 	for _, r := range records {
-		// The hub keeps events in memory. With a copy of the record it does not keep the whole frame with them.
-		change, err := journal.DecodeChange(r.Kind, bytes.Clone(r.Data))
+		change, err := decode(r)
 		if err != nil {
 			return nil, fmt.Errorf("partition %d, position %d: %w", a.number, c.Pos, err)
 		}
@@ -39,6 +38,15 @@ func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []erro
 		}
 	}
 	return refused, nil
+}
+
+// decode returns the change of a record.
+func decode(r cluster.Record) (journal.Change, error) {
+	if c, ok := r.Decoded.(journal.Change); ok {
+		return c, nil
+	}
+	// The hub keeps events in memory. With a copy of the record it does not keep the whole frame with them.
+	return journal.DecodeChange(r.Kind, bytes.Clone(r.Data))
 }
 
 // applied shows a change. own says that this process has decided it; its session rules know it already.

@@ -35,7 +35,7 @@ func (j *Journal) decided(id chat.SessionID, c journal.Change) error {
 	if err != nil {
 		return err
 	}
-	return j.node.commit(j.node.partOf(id), cluster.Record{Kind: kind, Data: data})
+	return j.node.commit(j.node.partOf(id), cluster.Record{Kind: kind, Data: data, Decoded: c})
 }
 
 // commit appends a record to the log of a partition that this node owns.
