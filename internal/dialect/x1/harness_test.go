@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -43,6 +44,22 @@ type options struct {
 	change     func(*Options)
 }
 
+// notOwner says that servers are nodes of a cluster that own no partition.
+var notOwner bool
+
+// clusters has the cluster of each data folder, because a server that is opened again needs the same one.
+var clusters sync.Map
+
+// clusterOf returns the cluster of a server with a data folder, nil if it is a single server.
+func clusterOf(t testing.TB, dir string) *servertest.Cluster {
+	if !notOwner {
+		return nil
+	}
+	t.Log("the server is a node that does not own the sessions")
+	c, _ := clusters.LoadOrStore(dir, servertest.NewCluster())
+	return c.(*servertest.Cluster)
+}
+
 // testServer is a server in the process with NATS.
 type testServer struct {
 	*servertest.Server
@@ -62,7 +79,10 @@ func newServer(t testing.TB, o options) *testServer {
 			user("alice", chat.ScopeUser), user("bob", chat.ScopeUser), user("agent", chat.ScopeUser, chat.ScopeAgent), user("root", chat.ScopeAdmin),
 		}
 	}
-	s := servertest.Open(t, servertest.Options{Dir: o.dir, Tokens: tokens})
+	if o.dir == "" {
+		o.dir = t.TempDir()
+	}
+	s := servertest.Open(t, servertest.Options{Dir: o.dir, Tokens: tokens, Cluster: clusterOf(t, o.dir)})
 	w := &testServer{Server: s, t: t, options: o}
 	opt := Options{
 		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Dir: w.Dir, External: o.url != "",
