@@ -4,6 +4,7 @@
 # make quick  checks the Go packages that differ from the last commit, in seconds
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
 # make dialect-test drives the server with the unmodified npm clients of the dialects, and the example page of CopilotKit in a browser
+# make cluster-client-test drives a node that owns no session with the npm clients and the Python SDK; it is not part of make test
 # make s3-test runs three nodes with a real S3 service, which it installs
 # make wheel  builds the Python SDK; make python-test checks and tests it against the server
 # make bench  measures against the systems named in docs/benchmarks.md; make bench-test checks the cost beside a bare server
@@ -19,7 +20,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
 
-.PHONY: all build release run run-cluster test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test s3-test python-test wheel bench bench-test chaos chaos-cluster chaos-log fuzz clean
+.PHONY: all build release run run-cluster test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test cluster-client-test s3-test python-test wheel bench bench-test chaos chaos-cluster chaos-log fuzz clean
 
 all: build
 
@@ -140,6 +141,13 @@ $(VENV)/ready: sdk/python/pyproject.toml
 
 python-test: $(VENV)/ready build
 	cd sdk/python && .venv/bin/mypy && PARLEY_BIN=$(CURDIR)/bin/parley .venv/bin/python -m unittest discover -s tests
+
+# The npm clients and the Python SDK, at a node of a cluster that does not own the sessions. Each server of a test is three nodes, which takes some seconds to start.
+cluster-client-test: build $(VENV)/ready
+	CGO_ENABLED=0 $(GO) build -o bin/othernode ./e2e/othernode
+	@for p in web/dialects/*/package.json; do d=$$(dirname $$p); echo "$$d"; \
+	  (cd $$d && npm ci --no-audit --no-fund && PARLEY_SERVER=$(CURDIR)/bin/parley PARLEY_BIN=$(CURDIR)/bin/othernode npm test) || exit 1; done
+	cd sdk/python && PARLEY_SERVER=$(CURDIR)/bin/parley PARLEY_BIN=$(CURDIR)/bin/othernode .venv/bin/python -m unittest discover -s tests
 
 wheel: $(VENV)/ready
 	rm -rf sdk/python/dist sdk/python/build
