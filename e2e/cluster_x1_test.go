@@ -173,6 +173,29 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 			t.Errorf("the archive of node %d has %s", i, m.Data)
 		}
 	}
+	// A presence message reaches the clients of all nodes once.
+	var presence [3]*nats.Subscription
+	for i, conn := range conns {
+		var err error
+		if presence[i], err = conn.SubscribeSync("x1.session.xa.presence"); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"first", "second"} {
+		if err := conns[0].Publish("x1.session.xa.presence", []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, sub := range presence {
+		for _, want := range []string{"first", "second"} {
+			if m, err := sub.NextMsg(time.Minute); err != nil || string(m.Data) != want {
+				t.Fatalf("node %d: want the presence message %q, got %v %v", i, want, m, err)
+			}
+		}
+	}
 	// A turn of an agent of the server, written at one node, is followed at another: pieces and events.
 	delta, err := conns[0].SubscribeSync("x1.session.talk.delta")
 	if err != nil {

@@ -108,7 +108,11 @@ func (p *parley) openNode() error {
 		Trim:   cluster.TrimRule{Keep: p.cfg.ClusterLogAge, Bytes: p.cfg.ClusterLogBytes, Nodes: len(m.peers)},
 		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign,
 		Clean: p.clean, TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
-		EraseNote: p.eraseNote(),
+		EraseNote: p.eraseNote(), Presence: func(data []byte) {
+			if p.x1 != nil {
+				p.x1.HeardPresence(data)
+			}
+		},
 	})
 	p.node.SetPeer(p.workers)
 	p.workers.Connect(p.node)

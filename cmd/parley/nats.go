@@ -69,7 +69,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 		opt.Key = p.clusterSecret.Key("x1 credentials")
 	}
 	if p.node != nil {
-		opt.Owns = p.node.Owns
+		opt.Owns, opt.Spread = p.node.Owns, p.node.SpreadPresence
 	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate

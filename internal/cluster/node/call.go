@@ -34,6 +34,7 @@ const (
 	msgPeer    = 'p' // a message to the Peer of a node; any node answers
 
 	msgPreviews = 't' // text that is being written, which is broadcast; see preview.go
+	msgPresence = 'n' // a presence message of a client of x1, which is broadcast
 )
 
 // A reply: what became of the request, the position that the owner has applied, and the answer.

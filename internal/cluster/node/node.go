@@ -47,6 +47,8 @@ type Options struct {
 	Drained func(ctx context.Context) // called when this node was drained; may be nil
 	Now     func() time.Time          // the clock of the node, for tests; nil means time.Now
 
+	Presence func(data []byte) // gets what SpreadPresence of another node was given; must not block; may be nil
+
 	Describe func(*cluster.Heartbeat) // sets what other nodes show of this one; may be nil
 
 	Heartbeat time.Duration // between two heartbeats [500 ms]

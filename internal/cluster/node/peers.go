@@ -52,10 +52,15 @@ func (n *Node) Ask(ctx context.Context, node string, turn chat.TurnID, data []by
 }
 
 // Spread sends a message to the Peers of all other nodes. It may be lost.
-func (n *Node) Spread(data []byte) {
+func (n *Node) Spread(data []byte) { n.broadcast(msgPeer, data) }
+
+// SpreadPresence sends a message to Options.Presence of all other nodes. It may be lost; one that is too large is.
+func (n *Node) SpreadPresence(data []byte) { n.broadcast(msgPresence, data) }
+
+func (n *Node) broadcast(kind byte, data []byte) {
 	transport := n.others()
 	if transport != nil && len(data) <= maxPeerMessage {
-		transport.Broadcast(append([]byte{msgPeer}, data...))
+		transport.Broadcast(append([]byte{kind}, data...))
 	}
 }
 

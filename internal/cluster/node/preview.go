@@ -132,6 +132,11 @@ func (n *Node) heard(ctx context.Context) func(data []byte) {
 				n.peer.Heard(data[1:])
 			}
 			return
+		case len(data) > 0 && data[0] == msgPresence:
+			if n.opt.Presence != nil {
+				n.opt.Presence(data[1:])
+			}
+			return
 		case len(data) > 0 && data[0] == msgPreviews:
 			if m, ok := readPreviews(data[1:]); ok && m.partition < len(queues) {
 				select {

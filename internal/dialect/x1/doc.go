@@ -29,7 +29,7 @@
 // # Other subjects and files
 //
 //	delta      previews; not stored
-//	presence   passed on to the sidecar
+//	presence   passed on to the sidecar, and to the other nodes of a cluster (presence.go)
 //	history    request and reply: stored events after a sequence (input.go)
 //	audit      traffic records of sidecars and providers, stored in sys-audit (trafficlog.go)
 //	archive    watermark.go, inspect.go: a start publishes what is missing; erase.go: erasure

@@ -22,6 +22,7 @@ type inbound struct {
 	seed maphash.Seed
 
 	mu     sync.Mutex
+	conn   *nats.Conn // nil until open, and after close
 	subs   []*nats.Subscription
 	queues []chan incoming
 	ending <-chan struct{} // closed when retry gives up
@@ -55,7 +56,7 @@ func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup,
 		queues[i] = queue
 		wg.Go(func() { k.work(ctx, conn, queue) })
 	}
-	k.subs, k.queues = nil, queues
+	k.conn, k.subs, k.queues = conn, nil, queues
 	subjects := []string{
 		rawPrefix + "*.*", guestPrefix + "*.*",
 		"x1.session.*." + string(Presence), "x1.session.*." + string(Traffic), "x1.session.*." + string(History), TrafficAll,
@@ -97,7 +98,7 @@ func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup,
 func (k *inbound) close() {
 	k.mu.Lock()
 	subs, queues := k.subs, k.queues
-	k.subs, k.queues = nil, nil
+	k.conn, k.subs, k.queues = nil, nil, nil
 	k.mu.Unlock()
 	for _, s := range subs {
 		_ = s.Unsubscribe() // the connection may be gone
@@ -163,6 +164,7 @@ func (k *inbound) handle(ctx context.Context, conn *nats.Conn, a *incoming) {
 		if a.msg.Subject != Subject(a.id, Presence) { // else the sidecar has received it
 			_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
 		}
+		k.d.spread(a)
 	case History:
 		k.d.history(ctx, a, int(conn.MaxPayload())-headroom)
 	default:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -330,6 +331,43 @@ func TestPresenceReachesTheSidecar(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.until("the poke comes", func() bool { return len(pokes.all()) == before+1 })
+	}
+}
+
+// A viewer is connected to another node than the sidecar, which gets each presence message once.
+func TestPresenceReachesTheSidecarAtAnotherNode(t *testing.T) {
+	var nodes [2]*testServer
+	var spread [2]atomic.Int32
+	for i := range nodes {
+		nodes[i] = newServer(t, options{change: func(o *Options) {
+			o.Spread = func(data []byte) {
+				spread[i].Add(1)
+				nodes[1-i].dialect.HeardPresence(data)
+			}
+		}})
+		nodes[i].create("s1", chat.NoAgent)
+	}
+	sidecar := nodes[0].with(nodes[0].credential("s1", "", Sidecar))
+	pokes := sidecar.follow(Subject("s1", Presence))
+	viewer := nodes[1].with(nodes[1].credential("s1", "", Viewer))
+	for i, c := range []*client{viewer, nodes[1].dial(), viewer} {
+		data := fmt.Sprint("presence ", i)
+		if err := c.Publish(Subject("s1", Presence), []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		nodes[0].until("the poke comes", func() bool { return len(pokes.all()) > i })
+		if m := pokes.all()[i]; string(m.Data) != data || len(pokes.all()) != i+1 {
+			t.Fatalf("%d messages, the last one is %q", len(pokes.all()), m.Data)
+		}
+	}
+	// A message of the sidecar goes the other way. It is handled behind the pokes, so none of them was sent back.
+	heard := viewer.follow(Subject("s1", Presence))
+	if err := sidecar.Publish(Subject("s1", Presence), []byte("alive")); err != nil {
+		t.Fatal(err)
+	}
+	nodes[1].until("the viewer gets it", func() bool { return len(heard.all()) == 1 })
+	if n := spread[0].Load(); n != 1 {
+		t.Errorf("the node of the sidecar has sent %d messages to the other one", n)
 	}
 }
 
