@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"go.uber.org/goleak"
 
@@ -352,4 +353,56 @@ func blockOf(h *Hub, id chat.SessionID, block chat.BlockID) (b chat.Block, ok bo
 		b = all[i]
 	}
 	return b, i >= 0
+}
+
+func setup(opt Options) (*memLog, *Hub, *writer) {
+	log := newLog()
+	h := New(log, opt)
+	return log, h, &writer{id: "s", log: log, hub: h, at: 1 << 20}
+}
+
+// watching is a watch in a goroutine of its own, inside a synctest bubble.
+type watching struct {
+	c       *client
+	batches []Batch // bytes left out
+	err     error
+	ended   bool
+	bytes   string
+	cancel  context.CancelFunc
+}
+
+func watch(t *testing.T, h *Hub, id chat.SessionID, from Start, enc Encoding) *watching {
+	ctx, cancel := context.WithCancel(t.Context())
+	x := &watching{cancel: cancel}
+	go func() {
+		defer func() { x.ended = true }()
+		for b, err := range h.Watch(ctx, id, from, enc) {
+			if err != nil {
+				x.err = err
+				continue
+			}
+			if x.c == nil {
+				x.c = newClient(b.Cursor.Seq)
+			}
+			x.bytes += string(b.Bytes)
+			if err := x.c.read(b.Bytes); err != nil {
+				t.Error(err)
+				return
+			}
+			b.Bytes = nil
+			x.batches = append(x.batches, b)
+		}
+	}()
+	synctest.Wait()
+	return x
+}
+
+func at(seq chat.Seq, marks ...chat.Mark) Start {
+	return Start{Cursor: &chat.Cursor{Seq: seq, Blocks: marks}}
+}
+
+// bubble runs f in a bubble; watches end with the test's context.
+func withFakeClock(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, f)
 }
