@@ -16,24 +16,24 @@ func (s *Set) Delete(ctx context.Context, id string, by ...chat.Actor) error {
 	ctx = context.WithoutCancel(ctx)
 	s.mu.Lock()
 	err := s.update(ctx)
-	h := s.homes[id]
-	if err == nil && h != nil && !h.deleting {
-		err = s.note(ctx, s.leavingEntries(h, by)...)
+	rs := s.sessions[id]
+	if err == nil && rs != nil && !rs.deleting {
+		err = s.note(ctx, s.leavingEntries(rs, by)...)
 	}
 	s.mu.Unlock()
-	if err != nil || h == nil {
+	if err != nil || rs == nil {
 		return err
 	}
-	return s.finish(ctx, h)
+	return s.finish(ctx, rs)
 }
 
 // leavingEntries are the entries of a deletion. The caller holds mu.
-func (s *Set) leavingEntries(h *home, by []chat.Actor) []entry {
-	list := []entry{{Kind: h.kind, ID: h.id, Gone: leaving}}
-	if r := s.records[h.id]; r != nil && s.sets.opt.DeletedWith != nil {
+func (s *Set) leavingEntries(rs *recordSession, by []chat.Actor) []entry {
+	list := []entry{{Kind: rs.kind, ID: rs.id, Gone: leaving}}
+	if r := s.records[rs.id]; r != nil && s.sets.opt.DeletedWith != nil {
 		for _, id := range s.sets.opt.DeletedWith(r, s.order, by) {
-			if other := s.homes[id]; other != nil && !other.deleting {
-				list = append(list, entry{Kind: other.kind, ID: id, Gone: leaving, With: h.id})
+			if other := s.sessions[id]; other != nil && !other.deleting {
+				list = append(list, entry{Kind: other.kind, ID: id, Gone: leaving, With: rs.id})
 			}
 		}
 	}
@@ -44,12 +44,12 @@ func (s *Set) leavingEntries(h *home, by []chat.Actor) []entry {
 func (s *Set) Deleting(kind, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h := s.homes[id]
-	return h != nil && h.kind == kind && h.deleting
+	rs := s.sessions[id]
+	return rs != nil && rs.kind == kind && rs.deleting
 }
 
 // finish erases what is left of a record that is being deleted. It is called without mu, because erasing takes long.
-func (s *Set) finish(ctx context.Context, h *home) error {
+func (s *Set) finish(ctx context.Context, rs *recordSession) error {
 	// An erasure that is recorded is finished by the session rules. It does not stop the rest, but the caller gets the
 	// error, because the text is not gone from all files yet.
 	var pending error
@@ -59,42 +59,42 @@ func (s *Set) finish(ctx context.Context, h *home) error {
 		}
 		return err
 	}
-	for _, other := range s.deletedWith(h) {
+	for _, other := range s.deletedWith(rs) {
 		if err := recorded(s.finish(ctx, other)); err != nil {
 			return err
 		}
 	}
-	if s.sets.opt.Kinds[h.kind].ErasesSession {
-		if err := recorded(s.Erase(ctx, chat.SessionID(h.id))); err != nil {
+	if s.sets.opt.Kinds[rs.kind].ErasesSession {
+		if err := recorded(s.Erase(ctx, chat.SessionID(rs.id))); err != nil {
 			return err
 		}
 	}
-	if err := recorded(s.Erase(ctx, h.stream.id)); err != nil {
+	if err := recorded(s.Erase(ctx, rs.stream.id)); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.update(ctx); err != nil || s.homes[h.id] == nil {
+	if err := s.update(ctx); err != nil || s.sessions[rs.id] == nil {
 		return errors.Join(err, pending)
 	}
-	return errors.Join(s.note(ctx, entry{Kind: h.kind, ID: h.id, Gone: gone}), pending)
+	return errors.Join(s.note(ctx, entry{Kind: rs.kind, ID: rs.id, Gone: gone}), pending)
 }
 
 // deletedWith returns what is being deleted together with a record.
-func (s *Set) deletedWith(h *home) (list []*home) {
+func (s *Set) deletedWith(rs *recordSession) (list []*recordSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, other := range s.homes {
-		if other.deleting && other.with == h.id {
+	for _, other := range s.sessions {
+		if other.deleting && other.with == rs.id {
 			list = append(list, other)
 		}
 	}
-	sortHomes(list)
+	sortByID(list)
 	return list
 }
 
-func sortHomes(list []*home) {
-	slices.SortFunc(list, func(x, y *home) int { return cmp.Compare(x.id, y.id) })
+func sortByID(list []*recordSession) {
+	slices.SortFunc(list, func(x, y *recordSession) int { return cmp.Compare(x.id, y.id) })
 }
 
 // Erase erases a session as the server, unless it is erased already. It does not end with ctx.
@@ -119,10 +119,10 @@ func (s *Set) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range left {
+	for _, rs := range left {
 		// Nobody finds the record any more. That it could not be erased does not make the others unusable.
-		if err := s.Delete(ctx, h.id); err != nil {
-			s.sets.opt.Logger.ErrorContext(ctx, "a deleted record could not be erased; the next start tries again", "kind", h.kind, "id", h.id, "err", err)
+		if err := s.Delete(ctx, rs.id); err != nil {
+			s.sets.opt.Logger.ErrorContext(ctx, "a deleted record could not be erased; the next start tries again", "kind", rs.kind, "id", rs.id, "err", err)
 		}
 	}
 	if s.sets.opt.Opened != nil {
@@ -135,25 +135,25 @@ func (s *Set) open(ctx context.Context) error {
 // leftovers returns the records that must be deleted before the set is used: those whose deletion was begun, those that
 // were named but never written, and those of erased conversations. The conversation of a record that was never written
 // is erased with it: it was created just before, and no client got its id.
-func (s *Set) leftovers(ctx context.Context) (list []*home, err error) {
+func (s *Set) leftovers(ctx context.Context) (list []*recordSession, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.update(ctx); err != nil {
 		return nil, err
 	}
-	for _, h := range s.homes {
-		left := h.deleting || h.last <= 1 // only session.started
-		if !left && s.sets.opt.Kinds[h.kind].OfSession {
-			_, err := s.sets.opt.Sessions.Get(ctx, server(s.Workspace), chat.SessionID(h.id))
+	for _, rs := range s.sessions {
+		left := rs.deleting || rs.last <= 1 // only session.started
+		if !left && s.sets.opt.Kinds[rs.kind].OfSession {
+			_, err := s.sets.opt.Sessions.Get(ctx, server(s.Workspace), chat.SessionID(rs.id))
 			if err != nil && !absent(err) {
 				return nil, err
 			}
 			left = chat.CodeOf(err) == chat.Gone
 		}
 		if left {
-			list = append(list, h)
+			list = append(list, rs)
 		}
 	}
-	sortHomes(list)
+	sortByID(list)
 	return list, nil
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -21,15 +22,15 @@ type Set struct {
 
 	mu         sync.Mutex // held while the sessions of the set are read or written, but not while one is erased
 	index      stream
-	homes      map[string]*home
-	unread     []*home
+	sessions   map[string]*recordSession
+	unread     []*recordSession
 	records    map[string]*Record
 	order      []*Record // by creation
 	workspaces []string  // others that have a set; only the default workspace's set has them
 }
 
-// home is the session that a record is stored in, with the records that are stored with it.
-type home struct {
+// recordSession is the session that a record is stored in, with the records that are stored with it.
+type recordSession struct {
 	stream
 	id       string // of the record
 	kind     string
@@ -39,7 +40,7 @@ type home struct {
 }
 
 func newSet(ss *Sets, workspace string) *Set {
-	s := &Set{Workspace: workspace, sets: ss, homes: map[string]*home{}, records: map[string]*Record{}}
+	s := &Set{Workspace: workspace, sets: ss, sessions: map[string]*recordSession{}, records: map[string]*Record{}}
 	s.index = s.stream(perWorkspace("sys-"+ss.opt.Name+"-book", workspace), ss.opt.Title)
 	return s
 }
@@ -113,25 +114,22 @@ func (s *Set) SetFields(ctx context.Context, r *Record, fields map[string]json.R
 
 // write stores a record. The caller holds mu.
 func (s *Set) write(ctx context.Context, r *Record) error {
-	homeID := r.StoredWith
-	if homeID == "" {
-		homeID = r.ID
-	}
-	if s.homes[homeID] == nil {
-		if err := s.note(ctx, entry{Kind: r.Kind, ID: homeID}); err != nil {
+	storedWith := cmp.Or(r.StoredWith, r.ID)
+	if s.sessions[storedWith] == nil {
+		if err := s.note(ctx, entry{Kind: r.Kind, ID: storedWith}); err != nil {
 			return err
 		}
 	}
-	h := s.homes[homeID]
-	if h == nil || h.deleting {
-		return chat.Errorf(chat.NotFound, "%s %s was deleted", r.Kind, homeID)
+	rs := s.sessions[storedWith]
+	if rs == nil || rs.deleting {
+		return chat.Errorf(chat.NotFound, "%s %s was deleted", r.Kind, storedWith)
 	}
 	d, err := draft(s.sets.opt.Name+".record", r, "")
 	if err != nil {
 		return err
 	}
-	s.readLater(h) // also when the answer of Append is lost
-	if _, err := h.append(ctx, d); err != nil {
+	s.readLater(rs) // also when the answer of Append is lost
+	if _, err := rs.append(ctx, d); err != nil {
 		return err
 	}
 	return s.update(ctx)
@@ -165,23 +163,23 @@ func (s *Set) update(ctx context.Context) error {
 		return err
 	}
 	for len(s.unread) > 0 {
-		h := s.unread[0]
-		if !h.deleting {
-			err := h.read(ctx, func(e *chat.Event) { s.applyRecord(h, e) })
+		rs := s.unread[0]
+		if !rs.deleting {
+			err := rs.read(ctx, func(e *chat.Event) { s.applyRecord(rs, e) })
 			if err != nil && !absent(err) {
 				return err
 			}
 		}
-		h.unread = false
+		rs.unread = false
 		s.unread = s.unread[1:]
 	}
 	return nil
 }
 
-func (s *Set) readLater(h *home) {
-	if !h.unread {
-		h.unread = true
-		s.unread = append(s.unread, h)
+func (s *Set) readLater(rs *recordSession) {
+	if !rs.unread {
+		rs.unread = true
+		s.unread = append(s.unread, rs)
 	}
 }
 
@@ -197,29 +195,29 @@ func (s *Set) apply(ev *chat.Event) {
 	}
 	if e.Gone == gone {
 		s.hide(e.ID)
-		delete(s.homes, e.ID)
+		delete(s.sessions, e.ID)
 		return
 	}
-	h := s.homes[e.ID]
-	if h == nil {
+	rs := s.sessions[e.ID]
+	if rs == nil {
 		id := chat.SessionID("sys-" + s.sets.opt.Name + "-" + e.ID)
-		h = &home{stream: s.stream(id, s.sets.opt.Title+" "+e.Kind), id: e.ID, kind: e.Kind}
-		s.homes[e.ID] = h
-		s.readLater(h)
+		rs = &recordSession{stream: s.stream(id, s.sets.opt.Title+" "+e.Kind), id: e.ID, kind: e.Kind}
+		s.sessions[e.ID] = rs
+		s.readLater(rs)
 	}
 	if e.Gone == leaving {
-		h.deleting, h.with = true, e.With
+		rs.deleting, rs.with = true, e.With
 		s.hide(e.ID)
 	}
 }
 
 // applyRecord follows the session of a record.
-func (s *Set) applyRecord(h *home, e *chat.Event) {
+func (s *Set) applyRecord(rs *recordSession, e *chat.Event) {
 	r := decodeRecord(e, s.sets.opt.Name+".record")
 	if r == nil {
 		return
 	}
-	r.StoredWith = h.id
+	r.StoredWith = rs.id
 	if old := s.records[r.ID]; old != nil {
 		r.Created = old.Created
 		s.order[slices.Index(s.order, old)] = r
@@ -230,11 +228,11 @@ func (s *Set) applyRecord(h *home, e *chat.Event) {
 }
 
 // hide removes the records of a session from memory.
-func (s *Set) hide(homeID string) {
+func (s *Set) hide(storedWith string) {
 	s.order = slices.DeleteFunc(s.order, func(r *Record) bool {
-		if r.StoredWith == homeID {
+		if r.StoredWith == storedWith {
 			delete(s.records, r.ID)
 		}
-		return r.StoredWith == homeID
+		return r.StoredWith == storedWith
 	})
 }

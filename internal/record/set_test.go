@@ -277,9 +277,9 @@ func TestKilledAtEveryStepOfADeletion(t *testing.T) {
 		func(s *store, set *Set) string {
 			records := append(ids(set.List("team")), append(ids(set.List("member")), ids(set.List("call"))...)...)
 			switch files := s.filesWithSecret(); {
-			case slices.Equal(records, []string{"t1", "m1", "m2", "c1"}) && len(files) > 0 && len(set.homes) == 3:
+			case slices.Equal(records, []string{"t1", "m1", "m2", "c1"}) && len(files) > 0 && len(set.sessions) == 3:
 				return "there"
-			case len(records)+len(files)+len(set.homes) == 0:
+			case len(records)+len(files)+len(set.sessions) == 0:
 				return "gone"
 			default:
 				return fmt.Sprint(records, files)
@@ -304,11 +304,11 @@ func TestKilledAtEveryStepOfACreation(t *testing.T) {
 			switch {
 			case r != nil && r.Text("name") == secret && err == nil:
 				return "there"
-			case r == nil && len(set.homes) == 0 && chat.CodeOf(err) == chat.NotFound:
+			case r == nil && len(set.sessions) == 0 && chat.CodeOf(err) == chat.NotFound:
 				return "nothing"
-			case r == nil && len(set.homes) == 0 && chat.CodeOf(err) == chat.Gone && len(s.filesWithSecret()) == 0:
+			case r == nil && len(set.sessions) == 0 && chat.CodeOf(err) == chat.Gone && len(s.filesWithSecret()) == 0:
 				return "erased"
-			case r == nil && len(set.homes) == 0 && err == nil:
+			case r == nil && len(set.sessions) == 0 && err == nil:
 				return "conversation" // the record was not begun; the caller erases its conversation
 			default:
 				return fmt.Sprint(r, err, s.filesWithSecret())
@@ -336,8 +336,8 @@ func TestAnUnfinishedDeletionIsRepeated(t *testing.T) {
 	if err := set.Delete(t.Context(), "t1"); err != nil {
 		t.Fatal(err)
 	}
-	if files := s.filesWithSecret(); len(files)+len(set.homes) > 0 || set.Deleting("team", "t1") {
-		t.Error(files, set.homes)
+	if files := s.filesWithSecret(); len(files)+len(set.sessions) > 0 || set.Deleting("team", "t1") {
+		t.Error(files, set.sessions)
 	}
 }
 

@@ -127,8 +127,8 @@ func (ss *Sets) deleteErased(ctx context.Context, id string) {
 	ss.mu.Unlock()
 	for _, s := range all {
 		s.mu.Lock()
-		h := s.homes[id]
-		stays := h == nil || h.deleting
+		rs := s.sessions[id]
+		stays := rs == nil || rs.deleting
 		s.mu.Unlock()
 		if stays {
 			continue
