@@ -231,9 +231,9 @@ func (l *connection) request(ctx context.Context, subject string, data []byte, w
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	l.mu.Lock()
-	conn, life := l.conn, l.connected
+	conn, connected := l.conn, l.connected
 	l.mu.Unlock()
-	stop := context.AfterFunc(life, cancel)
+	stop := context.AfterFunc(connected, cancel)
 	defer stop()
 	m, err := conn.RequestWithContext(ctx, subject, data)
 	if err != nil {

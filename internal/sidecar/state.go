@@ -122,7 +122,7 @@ func (b *state) apply(e *chat.Event) {
 		}
 	case "session.completed", "session.failed":
 		b.ended = true
-		// If the agent did not send it, the agent must be told.
+		// If the agent did not send it, it must be delivered.
 		b.endKnown = strings.HasPrefix(e.ClientID, "sc:") || strings.HasPrefix(e.ClientID, "p:")
 	}
 	if n, ok := strings.CutPrefix(e.ClientID, "boot:"); ok && (e.Type == startedType || e.Type == "session.started") {
@@ -198,11 +198,11 @@ func (b *state) begin(boot int64) {
 	b.beginLocked(boot)
 }
 
-func (b *state) addEchoLocked(key string, seq chat.Seq, told bool) {
+func (b *state) addEchoLocked(key string, seq chat.Seq, delivered bool) {
 	if b.echoes[key] == nil {
 		b.echoes[key] = map[chat.Seq]bool{}
 	}
-	b.echoes[key][seq] = told
+	b.echoes[key][seq] = delivered
 }
 
 // expectEcho notes that an input is being delivered: its echo may come at any time.
@@ -245,8 +245,8 @@ func (b *state) echo(key string, nth int) (known bool, pending *input) {
 		in := b.pending[0]
 		return true, &in
 	}
-	for _, told := range b.echoes[key] {
-		if told {
+	for _, delivered := range b.echoes[key] {
+		if delivered {
 			return true, nil // it was delivered twice, because of a kill before x1.input.delivered was stored
 		}
 	}
