@@ -24,7 +24,7 @@ func (id SessionID) Validate() error {
 // itself, such as grants and the audit log. Only the server writes to it.
 func (id SessionID) System() bool { return strings.HasPrefix(string(id), "sys-") }
 
-// Seq is an event's number in its session; 1 is the first, there are no holes.
+// Seq is an event's number in its session; 1 is the first, there are no gaps.
 type Seq uint64
 
 // MaxSeq is the largest number an event can have; EventID keeps it in 38 bits.

@@ -46,7 +46,7 @@ type Link struct {
 }
 
 // Watch follows a session. When the connection breaks, it resumes the stream from its cursor: events arrive in order
-// without holes, the pieces of a block without gaps or repeats. A block whose beginning the server does not have any more
+// without gaps, the pieces of a block without gaps or repeats. A block whose beginning the server does not have any more
 // is left out until its event brings the whole text.
 //
 // It ends, with the reason as its last error, when ctx ends or when the server refuses to resume: the session was erased,

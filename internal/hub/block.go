@@ -35,9 +35,9 @@ func (bs blocks) find(id chat.BlockID) *block {
 }
 
 // add appends a piece to its block and returns the part that is new, nil if nothing
-// is. Readers do not see a hidden piece yet. hole is true when the piece does not
+// is. Readers do not see a hidden piece yet. gap is true when the piece does not
 // continue its block or would make it too large; then nothing is changed.
-func (bs *blocks) add(p *chat.Preview, at chat.At, hidden bool) (fresh *chat.Preview, hole bool) {
+func (bs *blocks) add(p *chat.Preview, at chat.At, hidden bool) (fresh *chat.Preview, gap bool) {
 	b := bs.find(p.Block)
 	have := 0
 	if b != nil {

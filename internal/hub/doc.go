@@ -11,7 +11,7 @@
 // # Guarantees
 //
 // Every reader of a session gets every event after its cursor exactly once, in the
-// order of the sequence and without a hole: also when it is slow, falls behind what
+// order of the sequence and without a gap: also when it is slow, falls behind what
 // is in memory and is served from the log, or joins while events are published.
 //
 // Of every open block a reader gets the text from the offset in its cursor on, as
@@ -25,7 +25,7 @@
 // finished event.
 //
 // A piece is published only if it continues its block. One that overlaps is cut, one
-// that leaves a hole is refused and counted.
+// that leaves a gap is refused and counted.
 //
 // The cursor after an entry is part of the entry. While a reader catches up the shared
 // cursors are plain sequences, because such readers differ in what they have of the

@@ -313,22 +313,22 @@ func TestPiecesThatDoNotContinue(t *testing.T) {
 			w.publish(Entry{At: w.at, Piece: &chat.Preview{Block: "b1", Offset: offset, End: offset + len(text), Text: text}})
 			synctest.Wait()
 		}
-		put(3, "hole")
+		put(3, "gap")
 		put(0, "abc")
 		put(0, "ab")    // a repeat
 		put(1, "bcdef") // overlaps
-		put(9, "hole")
+		put(9, "gap")
 		put(6, strings.Repeat("x", chat.MaxBlock)) // too much
 		if b, _ := blockOf(h, "s", "b1"); b.Text != "abcdef" || x.c.text["b1"] != "abcdef" {
 			t.Errorf("the block is %q, the reader has %q", b.Text, x.c.text["b1"])
 		}
-		if n := h.count.holes.Load(); n != 3 {
+		if n := h.count.gaps.Load(); n != 3 {
 			t.Errorf("%d refused", n)
 		}
 	})
 }
 
-// A publisher that leaves events out is a fault, but no reader may see a hole.
+// A publisher that leaves events out is a fault, but no reader may see a gap.
 func TestEventsThatWereNotPublishedComeFromTheLog(t *testing.T) {
 	withFakeClock(t, func(t *testing.T) {
 		_, h, w := setup(Options{})

@@ -12,7 +12,7 @@ type counters struct {
 	published atomic.Uint64 // entries
 	pages     atomic.Uint64 // reads of the log
 	behind    atomic.Uint64 // readers that fell out of the live ring
-	holes     atomic.Uint64 // pieces that did not continue their block
+	gaps      atomic.Uint64 // pieces that did not continue their block
 }
 
 // Collectors returns what to register with Prometheus.
@@ -33,6 +33,6 @@ func (h *Hub) Collectors() []prometheus.Collector {
 		total("published_total", "Events and pieces published in sessions that are watched or have open blocks.", &h.count.published),
 		total("log_reads_total", "Times that old events were read from the log.", &h.count.pages),
 		total("fell_behind_total", "Times that a slow reader had to go back to the log.", &h.count.behind),
-		total("refused_pieces_total", "Pieces that did not continue their block.", &h.count.holes),
+		total("refused_pieces_total", "Pieces that did not continue their block.", &h.count.gaps),
 	}
 }

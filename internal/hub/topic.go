@@ -94,9 +94,9 @@ func (t *topic) addPiece(h *Hub, e *Entry) bool {
 	// Readers may already have the event that finishes this block, although it is
 	// published later. The piece stays hidden until that is known.
 	hidden := t.unpublished.seq != 0 && e.At <= t.unpublished.at
-	p, hole := t.open.add(e.Piece, e.At, hidden)
-	if hole {
-		h.count.holes.Add(1)
+	p, gap := t.open.add(e.Piece, e.At, hidden)
+	if gap {
+		h.count.gaps.Add(1)
 		h.log.Warn("preview does not continue its block", "session", t.id, "block", e.Piece.Block, "offset", e.Piece.Offset)
 	}
 	e.Piece = p
@@ -112,7 +112,7 @@ func (t *topic) addFact(h *Hub, e *Entry, warm bool) bool {
 		return false // the fill has found it
 	case known && seq > t.events.end():
 		// A bug in the publisher. All readers read the missing events from the log,
-		// so that none of them sees a hole.
+		// so that none of them sees a gap.
 		h.log.Error("events were not published", "session", t.id, "after", t.last(), "next", e.Fact.Seq)
 		t.events.restart(seq)
 		t.live.restart(t.live.end() + 1)
