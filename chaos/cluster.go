@@ -27,8 +27,8 @@ import (
 
 const partitions = 3
 
-// cell is three servers that keep the same sessions.
-type cell struct {
+// clusterRun disturbs three servers that keep the same sessions.
+type clusterRun struct {
 	*campaign
 	links  *faults.Links
 	nodes  [faults.NodeCount]*server
@@ -39,10 +39,10 @@ type cell struct {
 	tries, unknown atomic.Int64 // writes of probes, and those whose answer was lost
 }
 
-// server is a node of the cell.
+// server is a node of the cluster.
 type server struct {
 	location
-	cell *cell
+	run  *clusterRun
 	args []string
 	id   string
 	*serverprocess.Process
@@ -50,9 +50,9 @@ type server struct {
 	voids, takeovers int // of the processes that have ended
 }
 
-// cluster runs the load on a cell, and one fault after the other, until the time is over.
+// cluster runs the load on a cluster, and one fault after the other, until the time is over.
 func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
-	x := &cell{campaign: c, acks: faults.NewAcks(partitions)}
+	x := &clusterRun{campaign: c, acks: faults.NewAcks(partitions)}
 	defer x.end()
 	if err := x.start(ctx); err != nil {
 		return err
@@ -104,9 +104,9 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 }
 
 // start starts the nodes, each in its own folder, connected through proxies.
-func (x *cell) start(ctx context.Context) (err error) {
+func (x *clusterRun) start(ctx context.Context) (err error) {
 	secret := filepath.Join(x.dir, "secret")
-	if err := os.WriteFile(secret, []byte("the secret of a cell that is disturbed on purpose"), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte("the secret of a cluster that is disturbed on purpose"), 0o600); err != nil {
 		return err
 	}
 	var listen []string
@@ -125,7 +125,7 @@ func (x *cell) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		x.nodes[i] = &server{cell: x, location: at}
+		x.nodes[i] = &server{run: x, location: at}
 	}
 	// Nodes begin a cluster with one list of addresses. Through the proxies each of them has its own list.
 	for _, peers := range []func(i int) []string{func(int) []string { return listen }, x.links.Peers} {
@@ -157,21 +157,21 @@ func (n *server) Start() (err error) {
 	if err := n.saveOutput(); err != nil {
 		return err
 	}
-	n.Process, err = serverprocess.StartAt(n.addr, n.cell.binary, n.args...)
+	n.Process, err = serverprocess.StartAt(n.addr, n.run.binary, n.args...)
 	return err
 }
 
 // Kill kills the process.
 func (n *server) Kill() {
 	n.readCounts()
-	n.cell.counts.kills++
+	n.run.counts.kills++
 	n.Process.Kill()
 }
 
 // Stop stops the process in order.
 func (n *server) Stop() error {
 	n.readCounts()
-	n.cell.counts.stops++
+	n.run.counts.stops++
 	return n.Process.Stop()
 }
 
@@ -197,7 +197,7 @@ func (n *server) saveOutput() error {
 }
 
 // ready waits until a node is ready and notes its id.
-func (x *cell) ready(ctx context.Context, n *server) error {
+func (x *clusterRun) ready(ctx context.Context, n *server) error {
 	_, ok, err := n.WaitReady(ctx, "/readyz")
 	if err == nil && !ok {
 		err = fmt.Errorf("a node did not start: %s", n.Output())
@@ -213,7 +213,7 @@ func (x *cell) ready(ctx context.Context, n *server) error {
 	return res.Body.Close()
 }
 
-func (x *cell) end() {
+func (x *clusterRun) end() {
 	for _, n := range x.nodes {
 		if n != nil && n.Process != nil {
 			_ = n.Pause(false) // it may have ended
@@ -230,7 +230,7 @@ func (x *cell) end() {
 
 // startProbes starts a probe for each node and partition: it writes to a session of the partition through the node, again
 // and again, and notes when it was acknowledged.
-func (x *cell) startProbes(ctx, ends context.Context, wg *sync.WaitGroup) error {
+func (x *clusterRun) startProbes(ctx, ends context.Context, wg *sync.WaitGroup) error {
 	for part := range partitions {
 		id := sessionIn(part)
 		if _, err := x.load.c.Create(ctx, client.NewSession{ID: id, Agent: chat.NoAgent}); err != nil {
@@ -260,7 +260,7 @@ func sessionIn(part int) chat.SessionID {
 	}
 }
 
-func (x *cell) probe(ctx, ends context.Context, cl *client.Client, id chat.SessionID, node, part int) {
+func (x *clusterRun) probe(ctx, ends context.Context, cl *client.Client, id chat.SessionID, node, part int) {
 	for i := 0; ends.Err() == nil; i++ {
 		key := fmt.Sprintf("n%d-%d", node, i)
 		err := again(ctx, func() error {
@@ -287,8 +287,8 @@ func (x *cell) probe(ctx, ends context.Context, cl *client.Client, id chat.Sessi
 	}
 }
 
-// newFaults prepares the faults of the cell.
-func (x *cell) newFaults() *faults.Faults {
+// newFaults prepares the faults of the cluster.
+func (x *clusterRun) newFaults() *faults.Faults {
 	opt := faults.Options{
 		Links: x.links, Acks: x.acks, Random: x.random, MaxTime: 10 * time.Second, Role: "owner", Find: x.owner,
 		First: x.first, Stop: func(node int) error { return x.nodes[node].Stop() },
@@ -302,7 +302,7 @@ func (x *cell) newFaults() *faults.Faults {
 }
 
 // owner returns the node that owns a partition, or instead if that is not known.
-func (x *cell) owner(ctx context.Context, part, instead int) int {
+func (x *clusterRun) owner(ctx context.Context, part, instead int) int {
 	st, err := x.load.c.Cluster(ctx)
 	if err != nil {
 		return instead
@@ -316,7 +316,7 @@ func (x *cell) owner(ctx context.Context, part, instead int) int {
 }
 
 // check compares what the nodes have with what they acknowledged, and with each other.
-func (x *cell) check(ctx context.Context) error {
+func (x *clusterRun) check(ctx context.Context) error {
 	if err := x.campaign.check(ctx, x.load); err != nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (x *cell) check(ctx context.Context) error {
 }
 
 // compare compares the copies of a session.
-func (x *cell) compare(ctx context.Context, clients [faults.NodeCount]*client.Client, id chat.SessionID) error {
+func (x *clusterRun) compare(ctx context.Context, clients [faults.NodeCount]*client.Client, id chat.SessionID) error {
 	var first []chat.Event
 	for end := time.Now().Add(settle); ; sleep.For(ctx, 50*time.Millisecond) {
 		equal := true

@@ -16,7 +16,7 @@ import (
 const replaceTime = 4 * time.Minute
 
 // loseDisk kills a node, removes its data folder, starts it with an empty one and replaces the node by the new one.
-func (x *cell) loseDisk(ctx context.Context, node int) error {
+func (x *clusterRun) loseDisk(ctx context.Context, node int) error {
 	n := x.nodes[node]
 	old := n.id
 	n.Kill()
@@ -43,7 +43,7 @@ func (x *cell) loseDisk(ctx context.Context, node int) error {
 // damageStore kills a node, damages one file of its store and starts it. The node must not start and name the file, replace
 // its store by a copy, or let verify report the damage; otherwise nothing may be missing, which the check at the end finds out.
 // A store that is damaged and not replaced is removed, as an operator would do.
-func (x *cell) damageStore(ctx context.Context, node int) error {
+func (x *clusterRun) damageStore(ctx context.Context, node int) error {
 	n := x.nodes[node]
 	n.Kill()
 	store := filepath.Join(n.data, "store")
@@ -82,7 +82,7 @@ func (x *cell) damageStore(ctx context.Context, node int) error {
 }
 
 // harmOne damages one file below a folder.
-func (x *cell) harmOne(dir string) (name, kind string, err error) {
+func (x *clusterRun) harmOne(dir string) (name, kind string, err error) {
 	var files []string
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {

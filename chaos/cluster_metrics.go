@@ -34,7 +34,7 @@ func (n *server) metric(name string) int {
 
 // printCounts prints what the load and the nodes have counted. Every node counts the void frames and takeovers that it reads, so
 // the largest count is that of the node that was away least.
-func (x *cell) printCounts(faults int) {
+func (x *clusterRun) printCounts(faults int) {
 	voids, takeovers := 0, 0
 	for _, n := range x.nodes {
 		voids, takeovers = max(voids, n.voids), max(takeovers, n.takeovers)
