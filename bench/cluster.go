@@ -17,8 +17,8 @@ import (
 	"github.com/parley-hq/parley/internal/serverprocess"
 )
 
-// cell is a cluster of three nodes. The sessions of a measurement are all in one partition.
-type cell struct {
+// clusterProcesses are the three nodes of a cluster. The sessions of a measurement are all in one partition.
+type clusterProcesses struct {
 	nodes        []*process
 	partitions   int
 	owner, other *process // of that partition, and one of the other nodes
@@ -27,8 +27,8 @@ type cell struct {
 // measured is the partition whose sessions are measured.
 const measured = 0
 
-// startCell starts three nodes and waits until each owns a partition.
-func startCell(e *env, dir string) (c *cell, err error) {
+// startCluster starts three nodes and waits until each owns a partition.
+func startCluster(e *env, dir string) (c *clusterProcesses, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -40,7 +40,7 @@ func startCell(e *env, dir string) (c *cell, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &cell{}
+	c = &clusterProcesses{}
 	defer func() {
 		if err != nil {
 			c.stop()
@@ -80,7 +80,7 @@ func addresses(n int) (all []string, err error) {
 	return all, nil
 }
 
-func (c *cell) stop() {
+func (c *clusterProcesses) stop() {
 	for _, p := range c.nodes {
 		p.stop()
 	}
@@ -98,7 +98,7 @@ type clusterState struct {
 }
 
 // find waits until each node owns a partition, and sets owner and other.
-func (c *cell) find(e *env) error {
+func (c *clusterProcesses) find(e *env) error {
 	for end := time.Now().Add(time.Minute); ; {
 		res, err := http.Get("http://" + c.nodes[0].target.Host + "/parley/v1/cluster")
 		if err != nil {
@@ -123,7 +123,7 @@ func (c *cell) find(e *env) error {
 	}
 }
 
-func (c *cell) choose(state *clusterState) {
+func (c *clusterProcesses) choose(state *clusterState) {
 	c.partitions = len(state.Partitions)
 	for _, n := range state.Nodes {
 		for _, p := range c.nodes {
@@ -139,7 +139,7 @@ func (c *cell) choose(state *clusterState) {
 }
 
 // sessions creates n sessions in the measured partition.
-func (c *cell) sessions(prefix string, n int) (ids []string, err error) {
+func (c *clusterProcesses) sessions(prefix string, n int) (ids []string, err error) {
 	for i := 0; len(ids) < n; i++ {
 		all, err := load.Sessions(c.owner.target, fmt.Sprintf("%s-%d", prefix, i), n)
 		if err != nil {
@@ -155,7 +155,7 @@ func (c *cell) sessions(prefix string, n int) (ids []string, err error) {
 }
 
 // cpu is the processor time that all nodes have used.
-func (c *cell) cpu() (sum time.Duration) {
+func (c *clusterProcesses) cpu() (sum time.Duration) {
 	for _, p := range c.nodes {
 		sum += p.cpu()
 	}
@@ -163,7 +163,7 @@ func (c *cell) cpu() (sum time.Duration) {
 }
 
 // measure runs a load. The processor time is that of all nodes; profiles are those of the owner and of another node.
-func (c *cell) measure(e *env, name string, run func() (load.Result, error)) (trial, error) {
+func (c *clusterProcesses) measure(e *env, name string, run func() (load.Result, error)) (trial, error) {
 	before := c.cpu()
 	var res load.Result
 	t, err := c.owner.measure(e, name, func() (load.Result, error) {
@@ -178,7 +178,7 @@ func (c *cell) measure(e *env, name string, run func() (load.Result, error)) (tr
 }
 
 // waitIdle waits until no node uses processor time for the load.
-func (c *cell) waitIdle() error {
+func (c *clusterProcesses) waitIdle() error {
 	for last, end := c.cpu(), time.Now().Add(time.Minute); ; {
 		time.Sleep(300 * time.Millisecond)
 		now := c.cpu()

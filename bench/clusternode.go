@@ -97,7 +97,7 @@ func serveNode(dir, routes, number string) error {
 }
 
 // appendAtOwner measures durable appends in the process of the owner, without a protocol: what the cluster itself costs.
-func appendAtOwner(e *env, raw *cell) (results []*result, err error) {
+func appendAtOwner(e *env, raw *clusterProcesses) (results []*result, err error) {
 	dir := filepath.Join(e.temp, "cluster-in-process")
 	routes, err := addresses(3)
 	if err != nil {
@@ -107,7 +107,7 @@ func appendAtOwner(e *env, raw *cell) (results []*result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	others := &cell{}
+	others := &clusterProcesses{}
 	defer others.stop()
 	for i := 1; i < len(routes); i++ {
 		p, err := serverprocess.Start(self, func(string) []string {

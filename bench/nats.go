@@ -78,7 +78,7 @@ func serveReplica(dir, routes, addr string) error {
 }
 
 // startReplicas starts three NATS servers and makes a stream that all of them store. The owner is its leader.
-func startReplicas(e *env, dir string) (c *cell, err error) {
+func startReplicas(e *env, dir string) (c *clusterProcesses, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func startReplicas(e *env, dir string) (c *cell, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c = &cell{}
+	c = &clusterProcesses{}
 	defer func() {
 		if err != nil {
 			c.stop()

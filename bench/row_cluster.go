@@ -20,7 +20,7 @@ func appendInCluster(e *env) (results []*result, err error) {
 	if results, err = appendAtOwner(e, raw); err != nil {
 		return results, err
 	}
-	c, err := startCell(e, filepath.Join(e.temp, "cluster-append"))
+	c, err := startCluster(e, filepath.Join(e.temp, "cluster-append"))
 	if err != nil {
 		return results, err
 	}
@@ -41,7 +41,7 @@ func appendInCluster(e *env) (results []*result, err error) {
 	return append(results, r), err
 }
 
-func appendAt(e *env, c, raw *cell, writers int, name string, by load.Appender, checks ...check) (*result, error) {
+func appendAt(e *env, c, raw *clusterProcesses, writers int, name string, by load.Appender, checks ...check) (*result, error) {
 	ids, err := c.sessions(fmt.Sprintf("append-%d-%s", writers, name[7:9]), writers)
 	if err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func appendAt(e *env, c, raw *cell, writers int, name string, by load.Appender, 
 }
 
 // rawSide is a stream of JetStream with three replicas.
-func rawSide(e *env, raw *cell, writers int) *side {
+func rawSide(e *env, raw *clusterProcesses, writers int) *side {
 	subjects := make([]string, writers)
 	for i := range subjects {
 		subjects[i] = fmt.Sprint("s", i)
@@ -74,7 +74,7 @@ func rawSide(e *env, raw *cell, writers int) *side {
 var extra = metric{"extra p50", func(t *trial) float64 { return t.took.Seconds() }, seconds, false}
 
 // atBoth measures at the owner and at another node.
-func atBoth(measure func(p *process) (trial, error), c *cell) (trial, error) {
+func atBoth(measure func(p *process) (trial, error), c *clusterProcesses) (trial, error) {
 	here, err := measure(c.owner)
 	if err != nil {
 		return here, err
@@ -89,7 +89,7 @@ func showExtra(s *side) string {
 }
 
 // appendElsewhere measures how much longer one writer waits at another node.
-func appendElsewhere(e *env, c *cell) (*result, error) {
+func appendElsewhere(e *env, c *clusterProcesses) (*result, error) {
 	ids, err := c.sessions("elsewhere", 1)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func appendElsewhere(e *env, c *cell) (*result, error) {
 
 // readInCluster measures how soon readers at another node have events and pieces.
 func readInCluster(e *env) ([]*result, error) {
-	c, err := startCell(e, filepath.Join(e.temp, "cluster-read"))
+	c, err := startCluster(e, filepath.Join(e.temp, "cluster-read"))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func readInCluster(e *env) ([]*result, error) {
 }
 
 // withReadersAt runs one trial with a reader of each session at a node.
-func (c *cell) withReadersAt(e *env, p *process, ids []string, run func(r *load.Readers) (load.Result, error)) (t trial, err error) {
+func (c *clusterProcesses) withReadersAt(e *env, p *process, ids []string, run func(r *load.Readers) (load.Result, error)) (t trial, err error) {
 	r, err := load.NewReaders()
 	if err != nil {
 		return t, err
@@ -125,7 +125,7 @@ func (c *cell) withReadersAt(e *env, p *process, ids []string, run func(r *load.
 	return t, errors.Join(err, r.Close(), c.waitIdle())
 }
 
-func seenElsewhere(e *env, c *cell) (*result, error) {
+func seenElsewhere(e *env, c *clusterProcesses) (*result, error) {
 	ids, err := c.sessions("seen", 1)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func seenElsewhere(e *env, c *cell) (*result, error) {
 	return r, alternate(e, e.trials, s)
 }
 
-func piecesElsewhere(e *env, c *cell, n int) (*result, error) {
+func piecesElsewhere(e *env, c *clusterProcesses, n int) (*result, error) {
 	s := &side{name: "Parley WS, readers at another node", ours: true, run: func(i int) (trial, error) {
 		ids, err := c.sessions(fmt.Sprint("pieces-", i), n)
 		if err != nil {
@@ -170,7 +170,7 @@ func idleInCluster(e *env) ([]*result, error) {
 		if err != nil {
 			return t, err
 		}
-		c, err := startCell(e, filepath.Join(e.temp, fmt.Sprint("cluster-idle-", i)))
+		c, err := startCluster(e, filepath.Join(e.temp, fmt.Sprint("cluster-idle-", i)))
 		if err != nil {
 			return t, err
 		}
