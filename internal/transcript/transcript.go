@@ -88,3 +88,17 @@ func difference(want, got string) string {
 	}
 	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
 }
+
+// Request splits a step into the headers of a request, as names and values in turn, and its body: headers, an empty line and the
+// body, or only the body.
+func Request(step string) (headers []string, body string) {
+	head, body, both := strings.Cut(step, "\n\n")
+	if !both {
+		return nil, strings.TrimSpace(step)
+	}
+	for line := range strings.Lines(head) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		headers = append(headers, name, value)
+	}
+	return headers, strings.TrimSpace(body)
+}

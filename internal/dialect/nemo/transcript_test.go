@@ -242,16 +242,8 @@ var joined = regexp.MustCompile(`(?m)^data: (\{"value":|.*"delta":).*$`)
 
 func (p *player) request(t *testing.T, method, path, rest string) string {
 	t.Helper()
-	head, body, _ := strings.Cut(rest, "\n\n")
-	var headers []string
-	if !strings.Contains(rest, "\n\n") {
-		head, body = "", rest
-	}
-	for line := range strings.Lines(head) {
-		k, v, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		headers = append(headers, k, v)
-	}
-	code, got, h := p.w.Call(method, path, strings.TrimSpace(body), headers...)
+	headers, body := transcript.Request(rest)
+	code, got, h := p.w.Call(method, path, body, headers...)
 	if strings.HasPrefix(h.Get("Content-Type"), "text/event-stream") {
 		text, lines := streamText(t, got), []string{}
 		for line := range strings.Lines(got) {

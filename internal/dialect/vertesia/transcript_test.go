@@ -165,16 +165,8 @@ func (p *player) log(id chat.SessionID) string {
 }
 
 func (p *player) request(method, path, rest string) string {
-	head, body, both := strings.Cut(rest, "\n\n")
-	if !both {
-		head, body = "", rest
-	}
-	var headers []string
-	for line := range strings.Lines(head) {
-		k, v, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		headers = append(headers, k, v)
-	}
-	code, got, h := p.w.Call(method, path, strings.TrimSpace(body), headers...)
+	headers, body := transcript.Request(rest)
+	code, got, h := p.w.Call(method, path, body, headers...)
 	var given struct{ URL, Token string }
 	if json.Unmarshal([]byte(got), &given) == nil {
 		if given.URL != "" {
