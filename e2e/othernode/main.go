@@ -7,9 +7,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +21,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/parley-hq/parley/internal/freeport"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // startTime is how long the cluster may take to start.
@@ -115,7 +118,7 @@ func show(out *bufio.Scanner, token string) error {
 // drain waits until the node is ready and has given its partitions to the others.
 func drain(url, token string) error {
 	last := ""
-	for end := time.Now().Add(startTime); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(startTime); time.Now().Before(end); sleep.For(context.Background(), 20*time.Millisecond) {
 		if last = call("GET", url+"/readyz", "", ""); last != "" {
 			continue
 		}
@@ -157,12 +160,11 @@ func addresses(dir string) ([]string, error) {
 	}
 	var all []string
 	for range 3 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		addr, err := freeport.Find()
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close()
-		all = append(all, l.Addr().String())
+		all = append(all, addr)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

@@ -20,15 +20,15 @@ type Cluster struct{ log *clustertest.Log }
 // partitions is the number of partitions of a cluster, as in the real server.
 const partitions = 3
 
-// newCluster returns a cluster for Options.
-func newCluster() *Cluster { return &Cluster{clustertest.New(1, partitions, clustertest.Faults{})} }
+// NewCluster returns a cluster for Options.
+func NewCluster() *Cluster { return &Cluster{clustertest.New(1, partitions, clustertest.Faults{})} }
 
 // EachPlace runs a test against one server, and against a node of a cluster that does not own the sessions. Options.Cluster of a
 // server in the test is what cluster returns.
 func EachPlace(t *testing.T, test func(t *testing.T, cluster func() *Cluster)) {
 	t.Helper()
 	t.Run("one server", func(t *testing.T) { test(t, func() *Cluster { return nil }) })
-	t.Run("another node than the owner", func(t *testing.T) { test(t, newCluster) })
+	t.Run("another node than the owner", func(t *testing.T) { test(t, NewCluster) })
 }
 
 // The names of the nodes.
