@@ -51,7 +51,7 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
     let open = "";
     for (const id of order.slice(-40)) {
       const item = store.getItem(id);
-      if (item?.open && item.kind === "text") open += `${id} ${rows.segments(item).length} `;
+      if (item?.open && item.kind === "text" && !rows.elsewhere(item, view)) open += `${id} ${rows.segments(item).length} `;
     }
     const v = version.current;
     const turn = workingTurn(store, view.workstream ?? "")?.turn_id;

@@ -77,8 +77,17 @@ export class Rows {
     return this.#folded.get(id) ?? false;
   }
 
+  /** Reports whether another list shows an item: that of the conversation or of a workstream. */
+  elsewhere(item: ShownItem, { workstream, threads }: ListView): boolean {
+    const of = item.workstream_id ?? "";
+    if (threads === "own") return item.kind === "prompt" || of !== workstream;
+    // Without the row of the workstream its entries are shown here.
+    return threads === "folded" && of !== "" && workstream === undefined && item.kind !== "prompt" && this.#store.getItem(`w-${of}`) !== undefined;
+  }
+
   /** Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. */
-  make(order: readonly string[], { workstream, filter, me, threads }: ListView, kept = 0): readonly Row[] {
+  make(order: readonly string[], view: ListView, kept = 0): readonly Row[] {
+    const { workstream, filter, me, threads } = view;
     const many = this.#people(order, me) > 1;
     const line = workstream ?? "";
     let turn = workingTurn(this.#store, line);
@@ -125,9 +134,7 @@ export class Rows {
       const item = this.#store.getItem(id);
       if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item) || folded.has(id)) continue;
       const of = item.workstream_id ?? "";
-      if (threads === "own" && (item.kind === "prompt" || of !== workstream)) continue;
-      // Without the row of the workstream its entries are shown here.
-      if (threads === "folded" && of && workstream === undefined && item.kind !== "prompt" && this.#store.getItem(`w-${of}`)) continue;
+      if (this.elsewhere(item, view)) continue;
       if (item.kind === "tool") {
         if (tools.length > 0 && (tools[0]?.workstream_id ?? "") !== of) flush();
         tools.push(item);
