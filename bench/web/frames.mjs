@@ -81,10 +81,11 @@ try {
   await page.goto(`${server.url}/s/large`);
   await page.locator(".pl-list article").first().waitFor();
   // The list of conversations shows all of them.
-  for (let shown = 0; shown < Math.min(conversations, 900); ) {
-    await page.getByRole("button", { name: "Show more" }).click();
-    const now = shown;
-    shown = await page.waitForFunction((n) => { const c = document.querySelectorAll(".co-session").length; return c > n && c; }, now).then((h) => h.jsonValue());
+  const more = page.getByRole("button", { name: "Show more" });
+  const height = () => page.locator(".co-list-body").evaluate((el) => el.scrollHeight);
+  for (let before = await height(); await more.isVisible(); before = await height()) {
+    await more.click();
+    await page.waitForFunction((n) => document.querySelector(".co-list-body").scrollHeight > n, before);
   }
 
   await page.locator(".pl-list").hover();

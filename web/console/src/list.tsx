@@ -1,4 +1,5 @@
-import { lazy, memo, Suspense, useState, type MouseEvent } from "react";
+import { lazy, memo, Suspense, useLayoutEffect, useRef, useState, type MouseEvent, type Ref, type RefObject } from "react";
+import { Virtualizer, type CustomItemComponentProps } from "virtua";
 import type { AgentInfo, Prompt, Session } from "@parley-hq/client";
 import { Icon, questionOf } from "@parley-hq/react";
 import { between, filterKeys, type Filter, type FilterKey } from "./filter.js";
@@ -15,6 +16,7 @@ const FilterForm = lazy(() => import("./filters.js").then((m) => ({ default: m.F
 export const SessionList = memo(function SessionList(p: { sessions: Sessions; marks: Marks; q: string; setQ: (q: string) => void; filter: Filter; setFilter: (f: Filter) => void; agents: readonly AgentInfo[]; people: People; archive: (s: Session, archived: boolean) => void; current: string | undefined; count: number; go: (path: string) => void }) {
   const words = useWords();
   const [form, setForm] = useState(false);
+  const body = useRef<HTMLDivElement>(null);
   const set = filterKeys.filter((k) => p.filter[k]);
   const remove = (k: FilterKey) => {
     const { [k]: _, ...others } = p.filter;
@@ -72,13 +74,13 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
           </ul>
         )}
       </div>
-      <div className="co-list-body">
+      <div ref={body} className="co-list-body">
         {error && error.code !== "unauthenticated" && <p className="co-note">{words.listFailed(error.message)}</p>}
         {list?.length === 0 && <p className="co-note">{set.length > 0 ? words.noMatch : p.q ? words.nothingFound : words.noConversations}</p>}
-        <Group title={words.needsYou} open={open} sessions={waiting} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
-        <Group title={words.pinned} sessions={pinned} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
-        <Group title={words.running} sessions={running} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
-        <Group title={words.recent} sessions={rest} marks={p.marks} archive={p.archive} current={p.current} go={p.go} />
+        <Group title={words.needsYou} open={open} sessions={waiting} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
+        <Group title={words.pinned} sessions={pinned} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
+        <Group title={words.running} sessions={running} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
+        <Group title={words.recent} sessions={rest} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
         {more && (
           <button type="button" className="pl-link co-more" onClick={loadMore}>
             {words.showMore}
@@ -109,46 +111,98 @@ function FilterChip({ name, value, people, remove }: { name: FilterKey; value: s
   );
 }
 
-function Group(p: { title: string; sessions: Session[]; marks: Marks; archive: (s: Session, archived: boolean) => void; open?: Sessions["open"]; current: string | undefined; go: (path: string) => void }) {
-  const { texts, words } = useLanguage();
+/** With more rows than this, only those near the view are in the page. */
+const windowed = 60;
+const rowHeight = 52;
+
+function Group(p: { title: string; sessions: Session[]; marks: Marks; archive: (s: Session, archived: boolean) => void; open?: Sessions["open"]; current: string | undefined; go: (path: string) => void; scroller: RefObject<HTMLDivElement | null> }) {
+  const { texts } = useLanguage();
+  const head = useRef<HTMLHeadingElement>(null);
+  const [start, setStart] = useState(0);
+  // Other groups and notes above it change where the rows begin.
+  useLayoutEffect(() => {
+    if (head.current) setStart(head.current.offsetTop + head.current.offsetHeight);
+  });
   if (p.sessions.length === 0) return null;
+  const row = (s: Session) => (
+    <SessionRow
+      key={s.session_id}
+      session={s}
+      when={texts.ago(s.updated_at)}
+      current={p.current === pathOf(s.session_id)}
+      unread={p.marks.unread(s)}
+      pinned={p.marks.pinned(s.session_id)}
+      asked={s.open_prompts > 0 ? p.open?.find((o) => o.session.session_id === s.session_id)?.prompts : undefined}
+      togglePin={p.marks.togglePin}
+      archive={p.archive}
+      go={p.go}
+    />
+  );
+  const at = p.sessions.findIndex((s) => p.current === pathOf(s.session_id));
   return (
     <section>
-      <h2>{p.title}</h2>
-      <ul>
-        {p.sessions.map((s) => (
-          <li key={s.session_id}>
-            <a
-              href={pathOf(s.session_id)}
-              className={p.marks.unread(s) ? "co-session co-unread" : "co-session"}
-              aria-current={p.current === pathOf(s.session_id) ? "page" : undefined}
-              onClick={(e) => follow(e, p.go)}
-            >
-              <span className="co-title" dir="auto">
-                {s.title || s.heading || words.newConversation}
-                {p.marks.unread(s) && <span className="pl-hidden"> {words.unread}</span>}
-              </span>
-              <time className="co-when" dateTime={s.updated_at}>
-                {texts.ago(s.updated_at)}
-              </time>
-              <span className="co-about">
-                {s.open_prompts > 0 ? <Question session={s} asked={p.open?.find((o) => o.session.session_id === s.session_id)?.prompts} /> : <Status session={s} />}
-              </span>
-            </a>
-            <span className="co-actions">
-              <button type="button" className="pl-mini" aria-label={(s.archived ? words.unarchiveOne : words.archiveOne)(s.title || s.heading || words.newConversation)} title={s.archived ? words.unarchive : words.archive} onClick={() => p.archive(s, !s.archived)}>
-                <Glyph name="archive" size={14} />
-              </button>
-              <button type="button" className="pl-mini" aria-label={words.pin(s.title || s.heading || words.newConversation)} aria-pressed={p.marks.pinned(s.session_id)} onClick={() => p.marks.togglePin(s.session_id)}>
-                <Icon name="pin" size={14} />
-              </button>
-            </span>
-          </li>
-        ))}
-      </ul>
+      <h2 ref={head}>{p.title}</h2>
+      {p.sessions.length > windowed ? (
+        <Virtualizer as="ul" item={ListItem} data={p.sessions} scrollRef={p.scroller} startMargin={start} itemSize={rowHeight} keepMounted={at < 0 ? [] : [at]}>
+          {row}
+        </Virtualizer>
+      ) : (
+        <ul>
+          {p.sessions.map((s) => (
+            <li key={s.session_id}>{row(s)}</li>
+          ))}
+        </ul>
+      )}
     </section>
   );
 }
+
+/** An item of a windowed list. The page does not have all of them, so each has its position. */
+const ListItem = ({ ref, style, index, children }: CustomItemComponentProps & { ref?: Ref<HTMLLIElement> }) => (
+  <li ref={ref} style={style} aria-posinset={index + 1} aria-setsize={-1}>
+    {children}
+  </li>
+);
+
+/** One conversation. With a thousand of them, only those that changed are rendered again. */
+const SessionRow = memo(function SessionRow(p: {
+  session: Session;
+  /** The time of its last event, as text. */
+  when: string;
+  current: boolean;
+  unread: boolean;
+  pinned: boolean;
+  asked: Prompt[] | undefined;
+  togglePin: (id: string) => void;
+  archive: (s: Session, archived: boolean) => void;
+  go: (path: string) => void;
+}) {
+  const words = useWords();
+  const s = p.session;
+  const name = s.title || s.heading || words.newConversation;
+  return (
+    <>
+      <a href={pathOf(s.session_id)} className={p.unread ? "co-session co-unread" : "co-session"} aria-current={p.current ? "page" : undefined} onClick={(e) => follow(e, p.go)}>
+        <span className="co-title" dir="auto">
+          {name}
+          {p.unread && <span className="pl-hidden"> {words.unread}</span>}
+        </span>
+        <time className="co-when" dateTime={s.updated_at}>
+          {p.when}
+        </time>
+        <span className="co-about">{s.open_prompts > 0 ? <Question session={s} asked={p.asked} /> : <Status session={s} />}</span>
+      </a>
+      <span className="co-actions">
+        <button type="button" className="pl-mini" aria-label={(s.archived ? words.unarchiveOne : words.archiveOne)(name)} title={s.archived ? words.unarchive : words.archive} onClick={() => p.archive(s, !s.archived)}>
+          <Glyph name="archive" size={14} />
+        </button>
+        <button type="button" className="pl-mini" aria-label={words.pin(name)} aria-pressed={p.pinned} onClick={() => p.togglePin(s.session_id)}>
+          <Icon name="pin" size={14} />
+        </button>
+      </span>
+    </>
+  );
+});
 
 /** Opens a link in this page, unless the person wants another tab. */
 export function follow(e: MouseEvent<HTMLAnchorElement>, go: (path: string) => void): void {

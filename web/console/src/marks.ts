@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import type { Session } from "@parley-hq/client";
 
 /** What this browser knows about conversations: which are pinned, and up to which event each was seen. */
@@ -49,9 +49,13 @@ export function useMarks(list: readonly Session[] | undefined, current: string |
       return { ...old, seen: Object.fromEntries([...Object.entries(others), [shown.session_id, shown.last] as const].slice(-most)) };
     });
   }, [list, current, marks, change]);
-  return {
-    pinned: (id) => marks?.pinned.includes(id) ?? false,
-    unread: (s) => marks !== undefined && s.session_id !== current && s.last > (marks.seen[s.session_id] ?? 0),
-    togglePin: useCallback((id) => change((old) => ({ ...old, pinned: old.pinned.includes(id) ? old.pinned.filter((p) => p !== id) : [...old.pinned, id] })), [change]),
-  };
+  const togglePin = useCallback((id: string) => change((old) => ({ ...old, pinned: old.pinned.includes(id) ? old.pinned.filter((p) => p !== id) : [...old.pinned, id] })), [change]);
+  return useMemo(
+    () => ({
+      pinned: (id) => marks?.pinned.includes(id) ?? false,
+      unread: (s) => marks !== undefined && s.session_id !== current && s.last > (marks.seen[s.session_id] ?? 0),
+      togglePin,
+    }),
+    [marks, current, togglePin],
+  );
 }

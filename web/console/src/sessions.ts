@@ -7,6 +7,13 @@ const every = 4000;
 /** The old value if the new one is equal, so that nothing is rendered again. */
 const same = <T>(old: T | undefined, now: T): T => (old && JSON.stringify(old) === JSON.stringify(now) ? old : now);
 
+/** The sessions of a new list. Those that are equal to the old ones are the old objects, so that their rows are not rendered again. */
+function merged(old: Session[] | undefined, now: Session[]): Session[] {
+  const before = new Map(old?.map((s) => [s.session_id, s]));
+  const next = now.map((s) => same(before.get(s.session_id), s));
+  return old?.length === next.length && next.every((s, i) => s === old[i]) ? old : next;
+}
+
 /** The open prompts of a session. */
 export interface SessionPrompts {
   session: Session;
@@ -41,7 +48,7 @@ export function useSessions(client: ParleyClient, q: string, narrowed: Filter, i
           client.list({ limit: limit.current, ...(q ? { q } : {}), ...queryOf(readFilter(filter)) }, { signal }),
           client.request<{ sessions: SessionPrompts[] }>("/prompts", { query: { limit: 200 }, safe: true, signal }),
         ]);
-        setList((old) => same(old, page.sessions));
+        setList((old) => merged(old, page.sessions));
         setOpen((old) => same(old, asked.sessions));
         setCursor(page.next_cursor || undefined);
         setError(undefined);
