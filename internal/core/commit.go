@@ -57,6 +57,16 @@ func (c *Commit) SetState(s *chat.State, changed bool) (err error) {
 	return nil
 }
 
+// CommitDone receives the result of a commit whose caller does not wait for it. Its methods
+// are called by the goroutine that has stored the commit together with those of other
+// sessions, so they must not block.
+type CommitDone interface {
+	// Done is called when the commit is durable, or with the reason why it is not stored.
+	Done(err error)
+	// GroupDone is called after Done was called for all commits that were stored together.
+	GroupDone()
+}
+
 // Key ties a sender's idempotency key to the event it made.
 type Key struct {
 	Actor    string // Actor.Key

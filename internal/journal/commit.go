@@ -17,16 +17,41 @@ import (
 // the session does not exist; Unavailable when nothing can be written. The end of
 // ctx does not interrupt a sync that has begun.
 func (j *Journal) Commit(ctx context.Context, c *core.Commit) error {
-	start := time.Now()
-	if err := checkCommit(c); err != nil {
-		return err
-	}
-	if err := j.Writable(); err != nil {
+	if err := j.checkWritable(c); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if c.After == 0 {
+		return j.commitAlone(c)
+	}
+	m := newMember(c, nil)
+	next := lead
+	if !j.groups.add(m) {
+		next = <-m.wake
+	}
+	if next == lead {
+		j.leadOne(m)
+		next = <-m.wake
+	}
+	if next == alone {
+		m.err = j.commitAlone(c)
+	}
+	return m.free()
+}
+
+// checkWritable refuses a commit that is not well formed, and all commits while nothing can be written.
+func (j *Journal) checkWritable(c *core.Commit) error {
+	if err := checkCommit(c); err != nil {
+		return err
+	}
+	return j.Writable()
+}
+
+// commitAlone is Commit without other commits. It is used for commits that create a session.
+func (j *Journal) commitAlone(c *core.Commit) error {
+	start := time.Now()
 	b := j.db.NewBatch()
 	lock := j.commitLock(c.Session)
 	lock.Lock()
@@ -35,10 +60,15 @@ func (j *Journal) Commit(ctx context.Context, c *core.Commit) error {
 	if err != nil {
 		return err
 	}
+	j.committed(c, start)
+	return nil
+}
+
+// committed does what follows a commit that is durable.
+func (j *Journal) committed(c *core.Commit, start time.Time) {
 	j.spend(c)
 	j.previews.committed(c)
 	j.metrics.committed(c, time.Since(start))
-	return nil
 }
 
 // checkCommit refuses a commit that is not well formed.
@@ -82,7 +112,6 @@ func (j *Journal) stage(c *core.Commit, b *pebble.Batch) error {
 		b.Close()
 		return err
 	}
-	s := j.shard(c.Session)
 	var h *head
 	if c.After == 0 {
 		lock := j.createLock(c.Number)
@@ -94,39 +123,57 @@ func (j *Journal) stage(c *core.Commit, b *pebble.Batch) error {
 		h = &head{number: c.Number, full: true}
 	} else {
 		var err error
-		if h, _, err = j.find(c.Session); err != nil {
+		if h, err = j.headFor(c); err != nil {
 			return fail(err)
 		}
 	}
 	if err := j.checkFollows(c, h); err != nil {
 		return fail(err)
 	}
-	if err := j.fill(c.Session, h); err != nil {
-		return fail(err)
-	}
 	next, err := j.fillBatch(j.db, b, h, c)
 	if err != nil {
 		return fail(err)
 	}
-	// From here on the cache must contain the durable end: the head in the store
-	// is newer than the durable one until the sync.
-	s.mu.Lock()
-	s.changes++
-	h.inflight++
-	if s.heads[c.Session] != h {
-		s.put(c.Session, h)
-	}
-	s.mu.Unlock()
+	j.begin(c.Session, h)
 	if err := j.applyCounted(b, next.lists, next.last.bytes-h.last.bytes, j.apply); err != nil {
 		return err // b may or may not be stored; readers do not see it
 	}
+	j.settle(c.Session, h, &next)
+	return nil
+}
+
+// headFor returns the complete head of the session that c continues.
+func (j *Journal) headFor(c *core.Commit) (*head, error) {
+	h, _, err := j.find(c.Session)
+	if err == nil {
+		err = j.fill(c.Session, h)
+	}
+	return h, err
+}
+
+// begin makes h the cached head of a session whose commit is being stored. From here on the
+// cache must contain the durable end: the head in the store is newer than the durable one
+// until the sync.
+func (j *Journal) begin(id chat.SessionID, h *head) {
+	s := j.shard(id)
+	s.mu.Lock()
+	s.changes++
+	h.inflight++
+	if s.heads[id] != h {
+		s.put(id, h)
+	}
+	s.mu.Unlock()
+}
+
+// settle shows a commit to readers that is durable now.
+func (j *Journal) settle(id chat.SessionID, h, next *head) {
+	s := j.shard(id)
 	s.mu.Lock()
 	h.last, h.busy, h.lists = next.last, next.busy, next.lists
 	h.durable = next.last
 	h.inflight--
 	s.mu.Unlock()
 	s.settled.Broadcast()
-	return nil
 }
 
 // checkFollows refuses a commit that does not follow the end of its session's log.

@@ -39,8 +39,12 @@
 // (interval sync, free-space check, compaction of the preview file, interrupted
 // erasures) until its context ends. Pebble's own background work ends with Close.
 //
+// Commits that wait at the same time are stored in one batch by one of their callers, see
+// commit_group.go.
+//
 // Locks, in the order in which they are taken: commitLocks (one session's commit,
-// including its sync; Apply takes several, by index), createLocks (the creation of sessions that share a lock),
+// including its sync; Apply takes several, by index, and a group of commits takes several
+// without waiting), createLocks (the creation of sessions that share a lock),
 // alias, scrub, shard.mu (the head cache), previews.mu, inventory.saving,
 // inventory.mu.
 //

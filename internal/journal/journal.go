@@ -29,6 +29,7 @@ type Journal struct {
 	inventory *inventory
 	stored    counters // bytes of owners and workspaces
 	previews  *previews
+	groups    groups
 	losses    []Damage // found at the start
 
 	seed        maphash.Seed

@@ -65,6 +65,14 @@ func (k *Journal) Commit(ctx context.Context, c *core.Commit) error {
 	return k.Journal.Commit(ctx, c)
 }
 
+// CommitLater stores a commit.
+func (k *Journal) CommitLater(c *core.Commit, then core.CommitDone) (lead func(), err error) {
+	if err := k.write(); err != nil {
+		return nil, err
+	}
+	return k.Journal.CommitLater(c, then)
+}
+
 // WritePreviews stores pieces of open blocks.
 func (k *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 	if err := k.write(); err != nil {
