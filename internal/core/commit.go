@@ -67,6 +67,16 @@ type CommitDone interface {
 	GroupDone()
 }
 
+// AppendDone receives the result of an append whose caller does not wait for it.
+type AppendDone interface {
+	// Answer gets the stored events, and must not block then, because it is called for the
+	// appends of many callers, one after the other. With an error it may block.
+	Answer(events []chat.Event, err error)
+	// Flush is called after Answer was called for all appends that were stored together. It
+	// must not block.
+	Flush()
+}
+
 // Key ties a sender's idempotency key to the event it made.
 type Key struct {
 	Actor    string // Actor.Key

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Append stores drafts as one unit and returns their events in the order of the
@@ -22,7 +23,7 @@ func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID,
 		}
 		return wait()
 	}
-	a, err := s.join(ctx, c, id, drafts, true)
+	a, err := s.join(ctx, c, id, drafts, true, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +43,13 @@ func (s *Sessions) appendLater(ctx context.Context, c chat.Caller, id chat.Sessi
 		return s.sendAppend(ctx, c, id, drafts, !quota)
 	}
 	if s.opt.Remote == nil {
-		a, err := s.join(ctx, c, id, drafts, quota)
+		a, err := s.join(ctx, c, id, drafts, quota, nil)
 		if err != nil {
 			return nil, err
 		}
 		return func() ([]chat.Event, error) { return a.finish(ctx) }, nil
 	}
-	a, err := s.join(ctx, c, id, slices.Clone(drafts), quota) // join may replace large data in them by references
+	a, err := s.join(ctx, c, id, slices.Clone(drafts), quota, nil) // join may replace large data in them by references
 	if err != nil {
 		return nil, err
 	}
@@ -73,12 +74,13 @@ type appending struct {
 	drafts []chat.Draft
 	known  []*chat.Event // per draft: the stored event with the same client id
 	events []chat.Event
-	first  [1]chat.Event // the initial memory of events
+	first  [1]chat.Event   // the initial memory of events
+	done   core.AppendDone // of AppendThen; else nil
 }
 
 // join validates the drafts and queues them in the session's order. If quota is set, the
-// limit of stored bytes applies to them.
-func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, quota bool) (*appending, error) {
+// limit of stored bytes applies to them. If done is nil, the caller must call finish.
+func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, quota bool, done core.AppendDone) (*appending, error) {
 	for i := range drafts {
 		if err := drafts[i].Normalize(); err != nil {
 			return nil, at(i, len(drafts), err)
@@ -106,7 +108,10 @@ func (s *Sessions) join(ctx context.Context, c chat.Caller, id chat.SessionID, d
 			}
 		}
 	}
-	a := &appending{order: r, drafts: drafts}
+	a := &appending{order: r, drafts: drafts, done: done}
+	if done != nil {
+		a.then = a
+	}
 	a.rules, a.caller, a.undo = a, c, len(drafts) > 1
 	if slices.ContainsFunc(drafts, endsSession) {
 		if a.files, err = s.mergeResting(ctx, r.id, ""); err != nil {

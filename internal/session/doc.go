@@ -26,5 +26,7 @@
 //
 // All methods of Sessions may be called at the same time. There is no goroutine
 // per session: one of the callers that wait for a sequencer handles all queued requests.
+// Requests of AppendThen have no caller that waits: the goroutine that queues such a request
+// decides it if the sequencer is idle, and the one that stores it answers it.
 // Run handles deadlines and unfinished erasures.
 package session

@@ -41,6 +41,17 @@ func (s *spy) Commit(ctx context.Context, c *core.Commit) error {
 	return s.Journal.Commit(ctx, c)
 }
 
+func (s *spy) CommitLater(c *core.Commit, then core.CommitDone) (lead func(), err error) {
+	if s.before == nil {
+		s.commits.Add(1)
+		return s.Journal.CommitLater(c, then)
+	}
+	return func() {
+		then.Done(s.Commit(ctx, c))
+		then.GroupDone()
+	}, nil
+}
+
 // tester is implemented by testing.T and rapid.T.
 type tester interface {
 	Helper()

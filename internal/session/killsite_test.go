@@ -196,6 +196,13 @@ func (l *stepLog) Commit(ctx context.Context, c *core.Commit) error {
 	return l.Journal.Commit(ctx, c)
 }
 
+func (l *stepLog) CommitLater(c *core.Commit, then core.CommitDone) (lead func(), err error) {
+	return func() {
+		then.Done(l.Commit(ctx, c))
+		then.GroupDone()
+	}, nil
+}
+
 func (l *stepLog) BeginErase(ctx context.Context, id chat.SessionID, files int, bytes int64) (core.Erasure, error) {
 	l.s.step("BeginErase")
 	defer l.s.step("BeginErase done")

@@ -148,7 +148,7 @@ func (b *previewBatch) show(ctx context.Context, s *Sessions, c chat.Caller) {
 // end releases the sequencer.
 func (h *heldPreview) end() {
 	if h.order != nil {
-		h.order.yield()
+		h.order.pass()
 		h.order.release()
 		h.order = nil
 	}

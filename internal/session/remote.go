@@ -59,7 +59,7 @@ func (s *Sessions) beginCall(ctx context.Context, q *call) (get func() (*answer,
 	}
 	switch q.Method {
 	case callAppend:
-		a, err := s.join(ctx, q.Caller, q.Session, drafts(q.Drafts), !q.Free)
+		a, err := s.join(ctx, q.Caller, q.Session, drafts(q.Drafts), !q.Free, nil)
 		if err != nil {
 			return failed(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
@@ -38,6 +39,7 @@ type sequencer struct {
 
 	blocks      []openBlock // the open blocks; valid if blocksKnown
 	blocksKnown bool        // false after an append and exclusive work
+	storing     storing     // the commit of requests that nobody waits for
 	previewing  previewing  // memory for the next batch of previews
 }
 
@@ -58,6 +60,8 @@ type request struct {
 	independent bool      // its result does not depend on the commit of the batch
 	panicked    bool      // the rules panicked on it; err is set
 	wake        chan bool // true: handle the queue; false: the request is done
+	then        answerer  // answers the request, for which nobody waits; else nil
+	leads       bool      // whoever has queued it handles the queue
 }
 
 // rules decide the events of a request.
@@ -88,10 +92,11 @@ func (r *sequencer) join(req *request) error {
 		return chat.Errorf(chat.SlowDown, "too many requests wait for this session; try again in a moment")
 	}
 	r.queue = append(r.queue, req)
-	if r.busy {
+	switch {
+	case !r.busy:
+		r.busy, req.leads = true, true
+	case req.then == nil:
 		req.wake = make(chan bool, 1)
-	} else {
-		r.busy = true
 	}
 	return nil
 }
@@ -106,30 +111,49 @@ func (r *sequencer) finish(ctx context.Context, req *request) error {
 			return req.err
 		}
 	}
-	r.mu.Lock()
-	batch := r.queue
-	r.queue, r.spare = r.spare, nil
-	r.mu.Unlock()
-
+	batch := r.take()
 	r.handle(context.WithoutCancel(ctx), batch)
-
-	r.yield()
-	for _, other := range batch {
-		if other != req {
-			other.wake <- false
-		}
-	}
-	if cap(batch) <= 64 {
-		clear(batch)
-		r.mu.Lock()
-		r.spare = batch[:0]
-		r.mu.Unlock()
-	}
+	r.pass()
+	answerAll(batch, req)
+	r.recycle(batch)
 	return req.err
 }
 
+// take returns the queued requests. The caller handles the queue.
+func (r *sequencer) take() []*request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	batch := r.queue
+	r.queue, r.spare = r.spare, nil
+	return batch
+}
+
+// answerAll tells those who sent the requests that they are done, except own.
+func answerAll(batch []*request, own *request) {
+	for _, req := range batch {
+		switch {
+		case req.then != nil:
+			req.then.answer()
+		case req != own:
+			req.wake <- false
+		}
+	}
+	flushAll(batch)
+}
+
+// recycle keeps the memory of a batch for the next queue.
+func (r *sequencer) recycle(batch []*request) {
+	if cap(batch) > 64 {
+		return
+	}
+	clear(batch)
+	r.mu.Lock()
+	r.spare = batch[:0]
+	r.mu.Unlock()
+}
+
 // tryLead makes the caller the one that handles the queue, if nobody does: then no request
-// is queued. The caller must call yield.
+// is queued. The caller must call pass.
 func (r *sequencer) tryLead() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,14 +164,28 @@ func (r *sequencer) tryLead() bool {
 	return true
 }
 
-// yield passes the queue to the first request that was queued meanwhile.
-func (r *sequencer) yield() {
+// yield passes the queue to the first request that was queued meanwhile. If run is not nil,
+// it must be called in a goroutine that may wait.
+func (r *sequencer) yield() (run func()) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.queue) > 0 {
-		r.queue[0].wake <- true // busy stays set: that caller handles the queue
-	} else {
+	if len(r.queue) == 0 {
 		r.busy = false
+		r.mu.Unlock()
+		return nil
+	}
+	first := r.queue[0] // busy stays set: this request handles the queue
+	r.mu.Unlock()
+	if first.then == nil {
+		first.wake <- true
+		return nil
+	}
+	return r.leadLater()
+}
+
+// pass is yield for a caller that has no goroutine for run.
+func (r *sequencer) pass() {
+	if run := r.yield(); run != nil {
+		go run()
 	}
 }
 
@@ -266,13 +304,18 @@ func (r *sequencer) append(ctx context.Context, batch []*request) {
 			try++
 			continue
 		}
-		err = fmt.Errorf("append to %s: %w", r.id, err)
-		for _, req := range batch {
-			if !req.independent {
-				req.err = err
-			}
-		}
+		r.notStored(batch, err)
 		return
+	}
+}
+
+// notStored sets the error of all requests whose result depends on the commit of the batch.
+func (r *sequencer) notStored(batch []*request, err error) {
+	err = fmt.Errorf("append to %s: %w", r.id, err)
+	for _, req := range batch {
+		if !req.independent {
+			req.err = err
+		}
 	}
 }
 
@@ -283,10 +326,23 @@ const maxTries = 3
 var errPanicked = errors.New("the rules failed")
 
 func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
+	d, c, err := r.decideAll(ctx, batch)
+	if err != nil || c == nil {
+		return err
+	}
+	if err := r.sessions.log.Commit(ctx, c); err != nil {
+		return err
+	}
+	r.stored(d)
+	return nil
+}
+
+// decideAll decides the batch. The commit is nil if there is nothing to store.
+func (r *sequencer) decideAll(ctx context.Context, batch []*request) (*decision, *core.Commit, error) {
 	missing := r.load(ctx)
 	if missing != nil && chat.CodeOf(missing) != chat.NotFound {
 		fail(batch, missing)
-		return nil
+		return nil, nil, nil
 	}
 	d := r.begin()
 	for _, req := range batch {
@@ -298,23 +354,21 @@ func (r *sequencer) tryAppend(ctx context.Context, batch []*request) error {
 		case d.state == nil && !req.create:
 			req.err = missing
 		case !r.decide(ctx, d, req):
-			return errPanicked
+			return nil, nil, errPanicked
 		}
 		req.independent = before == 0 && len(d.events) == 0
 	}
 	if len(d.events) == 0 {
-		return nil
+		return nil, nil, nil
 	}
 	c, err := d.commit()
-	if err == nil {
-		err = r.sessions.log.Commit(ctx, c)
-	}
-	if err != nil {
-		return err
-	}
+	return d, c, err
+}
+
+// stored makes a decision visible that is durable now.
+func (r *sequencer) stored(d *decision) {
 	r.state, r.lastAt = d.state, d.lastAt
 	r.sessions.tell(r.id, func() { r.show(d) })
-	return nil
 }
 
 // begin returns a decision on the current state.

@@ -20,6 +20,7 @@ type journal interface {
 	Number(ctx context.Context, id chat.SessionID) (chat.Number, bool, error)
 	SessionOf(ctx context.Context, n chat.Number) (chat.SessionID, error)
 	Commit(ctx context.Context, c *core.Commit) error
+	CommitLater(c *core.Commit, then core.CommitDone) (lead func(), err error)
 	Load(ctx context.Context, id chat.SessionID) (*chat.State, error)
 	Record(ctx context.Context, id chat.SessionID) (chat.Session, error)
 	Read(ctx context.Context, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)

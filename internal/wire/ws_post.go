@@ -2,57 +2,48 @@ package wire
 
 import (
 	"context"
-	"runtime"
 	"sync"
 )
 
-// maxPosted bounds what waits for the next write; beyond it, Post blocks.
-const maxPosted = 256 << 10
-
-// posts collects the frames of the next write.
+// posts collects the messages that the next Flush sends.
 type posts struct {
-	mu      sync.Mutex
-	waiting *[]byte // frames, from the pool; nil for none
-	busy    bool    // a goroutine writes, and looks for more when it is done
+	mu     sync.Mutex
+	frames *[]byte // from the pool; nil for none
+	count  int
 }
 
-// Post sends one message to this reader only, like [Conn.WriteText]. encode appends the
-// message to the buffer of the next write; it must not block. While another
-// message is being written, Post leaves the message to that goroutine, which sends all
-// that is waiting in one system call. So Post may return before the message is sent,
-// and returns no error: a failure ends the connection. With more, other goroutines are
-// about to post; they get the processor first.
-func (c *Conn) Post(ctx context.Context, encode func(dst []byte) []byte, more bool) {
+// Post adds one message to those that the next [Conn.Flush] sends. encode appends the
+// message to their buffer; it must not block. Post never blocks; the caller bounds what it
+// posts.
+func (c *Conn) Post(encode func(dst []byte) []byte) {
 	p := &c.posts
 	p.mu.Lock()
-	if p.waiting == nil {
-		p.waiting = getBuffer()
+	defer p.mu.Unlock()
+	if p.frames == nil {
+		p.frames = getBuffer()
 	}
-	b, begin := BeginTextFrame(*p.waiting)
-	*p.waiting = EndTextFrame(encode(b), begin)
-	if p.busy {
-		much := len(*p.waiting) > maxPosted
-		p.mu.Unlock()
-		if much {
-			_ = c.Write(ctx, nil) // returns when what is being written is out
-		}
-		return
-	}
-	p.busy = true
+	b, begin := BeginTextFrame(*p.frames)
+	*p.frames = EndTextFrame(encode(b), begin)
+	p.count++
+}
+
+// Flush sends the posted messages in one system call and returns how many they are. It does
+// not wait for the peer: if wait is not nil, the caller must call it in a goroutine, and the
+// messages are sent when it returns. There is no error: a failure ends the connection.
+func (c *Conn) Flush(ctx context.Context) (count int, wait func()) {
+	p := &c.posts
+	p.mu.Lock()
+	frames, count := p.frames, p.count
+	p.frames, p.count = nil, 0
 	p.mu.Unlock()
-	if more {
-		runtime.Gosched()
+	if frames == nil {
+		return 0, nil
 	}
-	for {
-		p.mu.Lock()
-		frames := p.waiting
-		p.waiting = nil
-		if frames == nil {
-			p.busy = false
-			p.mu.Unlock()
-			return
-		}
-		p.mu.Unlock()
+	if c.TryWrite(ctx, *frames) {
+		putBuffer(frames)
+		return count, nil
+	}
+	return count, func() {
 		_ = c.Write(ctx, *frames) // a failure has ended the connection
 		putBuffer(frames)
 	}

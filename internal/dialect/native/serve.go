@@ -27,7 +27,7 @@ type sessions interface {
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
-	AppendLater(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) (func() ([]chat.Event, error), error)
+	AppendThen(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, done core.AppendDone) (run func(), err error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	PreviewAll(ctx context.Context, c chat.Caller, all []core.SessionPieces) (handled int)
 	PreviewLater(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) (func() error, error)

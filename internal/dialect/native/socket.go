@@ -218,23 +218,39 @@ func (s *socket) refuse(ctx context.Context, id json.RawMessage, session chat.Se
 // wait that begin returns in another goroutine, at most maxInFlight at once. The slot is
 // taken first: a request that is in the order and has no goroutine would block its session.
 func (s *socket) later(ctx context.Context, begin func() (wait func(), err error)) error {
-	select {
-	case s.slots <- struct{}{}:
-	case <-ctx.Done():
+	if !s.takeSlot(ctx) {
 		return nil
 	}
 	wait, err := begin()
 	if err != nil {
-		<-s.slots
+		s.freeSlots(1)
 		return err
 	}
-	s.group.Add(1)
 	s.d.stacks.Go(func() {
-		defer s.group.Done()
-		defer func() { <-s.slots }()
+		defer s.freeSlots(1)
 		wait()
 	})
 	return nil
+}
+
+// takeSlot waits until fewer than maxInFlight requests are not answered. It returns false
+// if ctx has ended.
+func (s *socket) takeSlot(ctx context.Context) bool {
+	select {
+	case s.slots <- struct{}{}:
+		s.group.Add(1)
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// freeSlots is called when n requests are answered.
+func (s *socket) freeSlots(n int) {
+	for range n {
+		<-s.slots
+		s.group.Done()
+	}
 }
 
 func (s *socket) handle(ctx context.Context, f clientFrame) error {
@@ -283,30 +299,4 @@ func (s *socket) handle(ctx context.Context, f clientFrame) error {
 		return s.workstream(ctx, f)
 	}
 	return chat.Errorf(chat.Invalid, "op %q is not one of watch, unwatch, append, preview, answer, stop, ping, %s", text.Clip(f.Op, 80), workOps)
-}
-
-func (s *socket) append(ctx context.Context, id json.RawMessage, session chat.SessionID, drafts []chat.Draft) error {
-	return s.later(ctx, func() (func(), error) {
-		wait, err := s.d.opt.Sessions.AppendLater(ctx, s.caller, session, drafts)
-		return func() {
-			events, err := wait()
-			if err != nil {
-				s.refuse(ctx, id, session, err)
-				return
-			}
-			s.sendEvents(ctx, id, events)
-		}, err
-	})
-}
-
-// sendEvents answers an append without reflection; with other requests in flight, several
-// answers may share one write.
-func (s *socket) sendEvents(ctx context.Context, id json.RawMessage, events []chat.Event) {
-	s.conn.Post(context.WithoutCancel(ctx), func(b []byte) []byte {
-		b = append(b, `{"op":"ok",`...)
-		if len(id) > 0 {
-			b = append(append(append(b, `"id":`...), id...), ',')
-		}
-		return appendEventsField(b, events)
-	}, len(s.slots) > 1)
 }
