@@ -26,7 +26,7 @@ func (j *Journal) Commit(ctx context.Context, c *core.Commit) error {
 	if c.After == 0 {
 		return j.commitAlone(c)
 	}
-	m := newMember(c, nil)
+	m := j.groups.newMember(c, nil)
 	next := lead
 	if !j.groups.add(m) {
 		next = <-m.wake
@@ -38,7 +38,7 @@ func (j *Journal) Commit(ctx context.Context, c *core.Commit) error {
 	if next == alone {
 		m.err = j.commitAlone(c)
 	}
-	return m.free()
+	return j.groups.end(m)
 }
 
 // checkWritable refuses a commit that is not well formed, and all commits while nothing can be written.

@@ -29,6 +29,10 @@ type groups struct {
 	mu      sync.Mutex
 	waiting []*member
 	led     bool // there is a leader
+
+	// Memory of members. It is not shared between journals, because a test with a clock of
+	// its own must not get channels of another one.
+	free sync.Pool
 }
 
 // member is a commit of a group.
@@ -53,19 +57,20 @@ const (
 	alone                // store the commit alone
 )
 
-var members = sync.Pool{New: func() any { return &member{wake: make(chan signal, 1)} }}
-
-func newMember(c *core.Commit, then core.CommitDone) *member {
-	m := members.Get().(*member)
+func (g *groups) newMember(c *core.Commit, then core.CommitDone) *member {
+	m, ok := g.free.Get().(*member)
+	if !ok {
+		m = &member{wake: make(chan signal, 1)}
+	}
 	m.Commit, m.start, m.then = c, time.Now(), then
 	return m
 }
 
-// free returns the memory and the result of a member.
-func (m *member) free() error {
+// end returns the result of a member and keeps its memory.
+func (g *groups) end(m *member) error {
 	err := m.err
 	*m = member{wake: m.wake}
-	members.Put(m)
+	g.free.Put(m)
 	return err
 }
 
@@ -77,7 +82,7 @@ func (j *Journal) CommitLater(c *core.Commit, then core.CommitDone) (lead func()
 	if err := j.checkWritable(c); err != nil {
 		return nil, err
 	}
-	m := newMember(c, then)
+	m := j.groups.newMember(c, then)
 	if !j.groups.add(m) {
 		return nil, nil
 	}
@@ -222,7 +227,7 @@ func (g *commitGroup) store() {
 func (j *Journal) storeAlone(m *member) {
 	m.then.Done(j.commitAlone(m.Commit))
 	m.then.GroupDone()
-	m.free()
+	j.groups.end(m)
 }
 
 func (g *commitGroup) tryStore() error {
@@ -299,7 +304,7 @@ func (g *commitGroup) tell() {
 	for _, m := range g.members {
 		if m != nil {
 			m.then.GroupDone()
-			m.free()
+			g.j.groups.end(m)
 		}
 	}
 }
