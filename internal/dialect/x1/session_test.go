@@ -35,11 +35,13 @@ func TestAMessageOverNATSIsAnswered(t *testing.T) {
 	if b, _ := events.until("the answer", typ("agent.text")).Body.(chat.AgentText); b.Text != "one two three" {
 		t.Fatal(b.Text)
 	}
-	// Subscriptions of one client do not wait for each other.
-	w.until("the last piece comes", func() bool {
-		all := delta.all()
-		return len(all) > 0 && strings.Contains(string(all[len(all)-1].Data), `"end":13`)
-	})
+	if !notOwner { // at another node the finished text may come first, and pieces of it are not shown then
+		// Subscriptions of one client do not wait for each other.
+		w.until("the last piece comes", func() bool {
+			all := delta.all()
+			return len(all) > 0 && strings.Contains(string(all[len(all)-1].Data), `"end":13`)
+		})
+	}
 	text := ""
 	for _, m := range delta.all() {
 		var d struct {
@@ -54,7 +56,7 @@ func TestAMessageOverNATSIsAnswered(t *testing.T) {
 		}
 		text += d.Payload.Text
 	}
-	if text != "one two three" {
+	if text != "one two three" && (!notOwner || !strings.HasPrefix("one two three", text)) {
 		t.Fatalf("the previews say %q", text)
 	}
 	w.complete("s1")
