@@ -61,7 +61,7 @@ type request struct {
 	panicked    bool      // the rules panicked on it; err is set
 	wake        chan bool // true: handle the queue; false: the request is done
 	then        answerer  // answers the request, for which nobody waits; else nil
-	leads       bool      // whoever has queued it handles the queue
+	leads       bool      // the caller that queued it handles the queue
 }
 
 // rules decide the events of a request.
