@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -108,16 +109,25 @@ func (p *parley) openNode() error {
 		Trim:   cluster.TrimRule{Keep: p.cfg.ClusterLogAge, Bytes: p.cfg.ClusterLogBytes, Nodes: len(m.peers)},
 		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign,
 		Clean: p.clean, TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
-		EraseNote: p.eraseNote(), Presence: func(data []byte) {
-			if p.x1 != nil {
-				p.x1.HeardPresence(data)
-			}
-		},
+		EraseNote: p.eraseNote(), ToDialects: p.heardDialect,
 	})
 	p.node.SetPeer(p.workers)
 	p.workers.Connect(p.node)
 	p.runs = append(p.runs, p.fetchFiles)
 	return p.sweepFiles()
+}
+
+// spreadTo returns a function that sends a message to a dialect of all other nodes. It may be lost.
+func (p *parley) spreadTo(dialect string) func(data []byte) {
+	return func(data []byte) { p.node.SpreadToDialects(append([]byte(dialect+"\n"), data...)) }
+}
+
+// heardDialect gives a message of another node to its dialect.
+func (p *parley) heardDialect(data []byte) {
+	dialect, data, _ := bytes.Cut(data, []byte("\n"))
+	if hear := p.hear[string(dialect)]; hear != nil {
+		hear(data)
+	}
 }
 
 // startNode starts the embedded NATS server, unless it runs, and follows the other nodes until stop is called. stop gives the

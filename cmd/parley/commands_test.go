@@ -127,6 +127,24 @@ func TestConnectionErrorsNameTheCause(t *testing.T) {
 	}
 }
 
+// The log names the collector that does not answer, but not the password in its address.
+func TestCollectorIsLoggedWithoutPassword(t *testing.T) {
+	closed := httptest.NewServer(http.NotFoundHandler())
+	closed.Close()
+	address := strings.TrimPrefix(closed.URL, "http://")
+	var out bytes.Buffer
+	provider, err := tracing("http://me:hunter2@"+address, slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, span := provider.Tracer("test").Start(t.Context(), "turn")
+	span.End()
+	_ = provider.Shutdown(t.Context())
+	if got := out.String(); !strings.Contains(got, "me:xxxxx@"+address) || strings.Contains(got, "hunter2") {
+		t.Errorf("the log is %q", got)
+	}
+}
+
 // The sidecar fails at once when the server has no NATS, and creates no session.
 func TestSidecarFailsWhenNATSIsOff(t *testing.T) {
 	launch(t, t.TempDir())

@@ -22,7 +22,7 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// dialects are the wire protocols of the server. A new dialect is a folder below internal/dialect, a row here and a constructor below.
+// dialects are the wire protocols of the server. A new dialect is a folder below internal/dialect, a row here and a constructor.
 var dialects = []dialect{
 	{"native", (*parley).openNative},
 	{"nemo", (*parley).openNemo},
@@ -45,6 +45,7 @@ type endpoint struct {
 	routes []wire.Route
 	as     eventEncoder                // nil if the dialect does not show single events
 	run    func(context.Context) error // runs until its context ends; an error ends the server; may be nil
+	hear   func(data []byte)           // gets what spreadTo of other nodes was given; must not block; may be nil
 }
 
 // eventEncoder returns an event as a client of the dialect would receive it, for the inspector.
@@ -68,12 +69,17 @@ func (p *parley) openNative() (endpoint, error) {
 }
 
 func (p *parley) openNemo() (endpoint, error) {
+	var nodes *nemo.Nodes
+	if p.node != nil {
+		nodes = &nemo.Nodes{Name: p.node.Name(), Spread: p.spreadTo("nemo"), Others: p.node.CountPresent, Least: p.node.OthersOfMajority()}
+	}
 	d := nemo.New(nemo.Options{
+		Nodes:    nodes,
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context,
 		Allow: p.allow, Remote: p.auth.Remote, Conns: p.conns, Agent: p.sessions.DefaultAgent, Tools: p.mcpClients,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
-	return endpoint{routes: d.Routes(), as: d.As}, nil
+	return endpoint{routes: d.Routes(), as: d.As, hear: d.Heard}, nil
 }
 
 // signingKey returns the key that signs issued tokens and the addresses of Vertesia clients. It is stored, so that they stay valid
@@ -109,7 +115,7 @@ func (p *parley) openLetta() (endpoint, error) {
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: p.conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
 		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
-	p.sessions.Observe(session.Observer{Erased: d.Erased})
+	p.sessions.Observe(session.Observer{Erased: d.Erased, Published: d.Published})
 	return endpoint{routes: d.Routes(), as: d.As, run: d.Run}, nil
 }
 

@@ -25,10 +25,9 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
+	"github.com/parley-hq/parley/internal/commandline"
 	"github.com/parley-hq/parley/internal/config"
 )
 
@@ -74,63 +73,42 @@ const (
 	exitUsage = 2
 )
 
-// exitPanic carries the exit code out of the parser, which would otherwise end the process after it has printed help.
-type exitPanic int
+// runnable is what the struct of each command is.
+type runnable interface {
+	Run(ctx context.Context, std *stdio) error
+}
+
+// app describes the command line.
+var app = commandline.App{
+	Name:        "parley",
+	Description: "The conversation layer between agents and people.\n\nStart with: parley serve, then parley chat in another terminal.",
+	Vars:        map[string]string{"url": client.DefaultURL},
+}
 
 // run runs one command line and returns the exit code. Everything that the command started has ended when it returns.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) (code int) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case exitPanic:
-			code = int(v)
-		default:
-			panic(v)
-		}
-	}()
-	std := &stdio{in: stdin, out: stdout, err: stderr}
-	var cmds commands
-	parser, err := kong.New(&cmds,
-		kong.Name("parley"),
-		kong.Description("The conversation layer between agents and people.\n\nStart with: parley serve, then parley chat in another terminal."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exitPanic(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(std),
-		kong.Vars{"url": client.DefaultURL},
-	)
-	if err != nil {
-		panic(err) // a struct tag in this package is wrong
-	}
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
-	parsed, err := parser.Parse(args)
-	if err != nil {
-		fmt.Fprintf(stderr, "parley: %s; see parley %s--help\n", err, commandOf(err))
+	call, err := app.Parse(&commands{}, args)
+	if e, ok := errors.AsType[*commandline.Error](err); ok {
+		fmt.Fprintf(stderr, "parley: %s; see %s --help\n", e, strings.TrimSpace("parley "+e.Path))
 		return exitUsage
 	}
-	err = parsed.Run()
+	if call.Help {
+		err = call.WriteHelp(stdout)
+	} else {
+		err = call.Command.(runnable).Run(ctx, &stdio{in: stdin, out: stdout, err: stderr})
+	}
 	if err == nil {
 		return exitOK
 	}
 	if u, ok := errors.AsType[usageError](err); ok {
-		fmt.Fprintf(stderr, "parley: %s; see parley %s --help\n", u, parsed.Selected().Name)
+		fmt.Fprintf(stderr, "parley: %s; see parley %s --help\n", u, call.Path)
 		return exitUsage
 	}
 	fmt.Fprintln(stderr, "parley: "+explain(err))
 	return exitError
-}
-
-// commandOf is the command of a command line that cannot be parsed, with a space behind it; "" when it names none.
-func commandOf(err error) string {
-	if p, ok := errors.AsType[*kong.ParseError](err); ok && p.Context != nil {
-		if node := p.Context.Selected(); node != nil {
-			return node.Name + " "
-		}
-	}
-	return ""
 }
 
 // usageError is a mistake in the command line; it leads to exit code 2.

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,4 +67,80 @@ func launch(t *testing.T, data string) string {
 	t.Setenv("PARLEY_URL", url)
 	t.Setenv("PARLEY_TOKEN", "")
 	return url
+}
+
+// Every command can be run and has a help; the description of the command line has no mistakes.
+func TestCommandsAreComplete(t *testing.T) {
+	var check func(target reflect.Value, path []string)
+	check = func(target reflect.Value, path []string) {
+		nested := false
+		for i := range target.NumField() {
+			field := target.Type().Field(i)
+			if _, ok := field.Tag.Lookup("cmd"); ok {
+				nested = true
+				check(target.Field(i), append(slices.Clone(path), strings.ToLower(field.Name)))
+			}
+		}
+		if _, ok := target.Addr().Interface().(runnable); !ok && !nested {
+			t.Errorf("%s has no method Run(ctx, std)", target.Type())
+		}
+		usage, _, _ := strings.Cut(succeed(t, "", append(slices.Clone(path), "--help")...), "\n")
+		if want := strings.Join(append([]string{"Usage: parley"}, path...), " "); !strings.HasPrefix(usage+" ", want+" ") {
+			t.Errorf("%v --help begins with %q", path, usage)
+		}
+	}
+	check(reflect.ValueOf(&commands{}).Elem(), nil)
+}
+
+// A mistake in the command line leads to exit code 2 and names the help of the command; other errors do not.
+func TestMistakesNameTheHelp(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"bogus", exitUsage, "parley: unexpected argument bogus; see parley --help\n"},
+		{"chat a b", exitUsage, "parley: unexpected argument b; see parley chat --help\n"},
+		{"cluster status x", exitUsage, "parley: unexpected argument x; see parley cluster status --help\n"},
+		{"bench --writers 0", exitUsage, "parley: --writers, --readers and --span are at least 1, --batch is 1 to 1000; see parley bench --help\n"},
+		{"sessions --url ::", exitError, "parley: \"::\" is not the address of a server: use something like http://127.0.0.1:8000\n"},
+	} {
+		if code, out, errs := cli(t, "", strings.Fields(c.args)...); code != c.code || out != "" || errs != c.want {
+			t.Errorf("%s: exit %d, %q, %q", c.args, code, out, errs)
+		}
+	}
+}
+
+// No error shows a token, a secret or a password of the command line.
+func TestErrorsShowNoSecrets(t *testing.T) {
+	secret := regexp.MustCompile(`(Token|Secret|Password)$`)
+	seen := 0
+	var walk func(path []string, command reflect.Type)
+	walk = func(path []string, command reflect.Type) {
+		for i := range command.NumField() {
+			f := command.Field(i)
+			_, embedded := f.Tag.Lookup("embed")
+			_, sub := f.Tag.Lookup("cmd")
+			switch {
+			case embedded:
+				walk(path, f.Type)
+			case sub:
+				walk(append(slices.Clone(path), strings.ToLower(f.Name)), f.Type)
+			case secret.MatchString(f.Name):
+				seen++
+				name := f.Tag.Get("name")
+				if name == "" {
+					name = strings.ToLower(f.Name)
+				}
+				code, out, errs := cli(t, "", append(slices.Clone(path), "--"+name, "-hunter2")...)
+				if code != exitUsage || !strings.Contains(errs, "--"+name+"=VALUE") || strings.Contains(out+errs, "hunter2") {
+					t.Errorf("%v --%s: exit %d\n%s%s", path, name, code, out, errs)
+				}
+			}
+		}
+	}
+	walk(nil, reflect.TypeFor[commands]())
+	if seen < 10 {
+		t.Errorf("%d flags have secrets", seen)
+	}
 }

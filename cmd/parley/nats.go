@@ -69,7 +69,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 		opt.Key = p.clusterSecret.Key("x1 credentials")
 	}
 	if p.node != nil {
-		opt.Owns, opt.Spread = p.node.Owns, p.node.SpreadPresence
+		opt.Owns, opt.Spread = p.node.Owns, p.spreadTo("x1")
 	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate
@@ -81,7 +81,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 	}
 	p.auth.OnRevoked(p.x1.Revoked)
 	p.sessions.Observe(session.Observer{Published: p.x1.Published, Erased: p.x1.Erased, Imported: p.x1.Imported})
-	return endpoint{routes: p.x1.Routes(), as: p.x1.As}, nil
+	return endpoint{routes: p.x1.Routes(), as: p.x1.As, hear: p.x1.HeardPresence}, nil
 }
 
 // purgeArchive waits until x1's archive has no copy of an erased session, so that the receipt of the erasure is correct.

@@ -69,6 +69,7 @@ type parley struct {
 	conns    *wire.Conns
 	encoders map[string]eventEncoder       // by dialect
 	runs     []func(context.Context) error // of the dialects
+	hear     map[string]func(data []byte)  // by dialect, see heardDialect
 	images   *proxy.Images
 	grants   *grant.Service               // grants and shares
 	children *orchestration.Orchestration // child sessions
@@ -89,7 +90,7 @@ type parley struct {
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger, m *member) (*parley, error) {
 	p := &parley{
 		member: m, cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}), busStarted: make(chan struct{}),
-		encoders: map[string]eventEncoder{},
+		encoders: map[string]eventEncoder{}, hear: map[string]func([]byte){},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
 		}},
@@ -194,9 +195,7 @@ func (p *parley) openSessions() {
 	if p.node == nil {
 		p.sessions = session.New(p.journal, p.hub, opt)
 	} else {
-		opt.Remote = p.node
-		p.sessions = session.New(p.node.Journal(), p.node.Live(), opt)
-		p.node.Attach(p.sessions)
+		p.sessions = p.node.NewSessions(opt)
 	}
 	if err := p.sessions.Recover(context.Background()); err != nil {
 		// The files stay as they are. Everything else works.
@@ -250,6 +249,9 @@ func (p *parley) openServer() error {
 		}
 		if e.run != nil {
 			p.runs = append(p.runs, e.run)
+		}
+		if e.hear != nil {
+			p.hear[d.name] = e.hear
 		}
 	}
 	p.mount(p.grants.Routes())

@@ -7,7 +7,7 @@ import (
 // remote are the flags of commands that call a server.
 type remote struct {
 	URL   string `help:"Address of the server, or of the nodes of a cluster with commas between; default ${url}." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
-	Token string `help:"Token for the server." env:"PARLEY_TOKEN" placeholder:"TOKEN"`
+	Token string `help:"Token for the server." env:"PARLEY_TOKEN" placeholder:"TOKEN" secret:""`
 }
 
 // client returns a client that does not repeat failed calls, so that a person gets the error at once.

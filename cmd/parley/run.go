@@ -126,7 +126,7 @@ func (p *parley) flushTraces(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 	defer cancel()
 	if err := p.traces.Shutdown(ctx); err != nil {
-		p.log.Warn("the last traces could not be sent", "collector", p.cfg.OTLP, "err", err)
+		p.log.Warn("the last traces could not be sent", "collector", collectorName(p.cfg.OTLP), "err", err)
 	}
 }
 

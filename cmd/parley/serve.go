@@ -28,9 +28,9 @@ type ServeCmd struct {
 	Agent  string        `help:"Agent of sessions that name none; by default the first of the configuration, or demo." env:"PARLEY_AGENT" group:"Agents"`
 	Lease  time.Duration `help:"How long a turn waits for its worker to reconnect; after 10 s another worker may take the turn." default:"60s" env:"PARLEY_LEASE" group:"Agents"`
 
-	Token     []string `help:"Token with all scopes; may be given several times. When one is set, every request needs a token." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access"`
+	Token     []string `help:"Token with all scopes; may be given several times. When one is set, every request needs a token." name:"token" env:"PARLEY_TOKEN" placeholder:"TOKEN" group:"Access" secret:""`
 	TokenFile string   `help:"File of tokens, one per line: token scope[,scope] actor [workspace] [agents=name,name]. SIGHUP reads it again." env:"PARLEY_TOKEN_FILE" type:"path" group:"Access"`
-	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET" group:"Access"`
+	JWTSecret string   `help:"Secret of JWTs signed with HS256." name:"jwt-secret" env:"PARLEY_JWT_SECRET" group:"Access" secret:""`
 	JWTKey    string   `help:"PEM file with the public key of JWTs." name:"jwt-key" env:"PARLEY_JWT_KEY" type:"path" group:"Access"`
 	JWKS      string   `help:"Address of the key set of JWTs." name:"jwks" env:"PARLEY_JWKS" group:"Access"`
 	JWTIssuer string   `help:"Issuer that JWTs must name." name:"jwt-issuer" env:"PARLEY_JWT_ISSUER" group:"Access"`

@@ -16,11 +16,11 @@ type SidecarCmd struct {
 	Session string `arg:"" optional:"" help:"The session to attach the agent to." env:"SESSION_ID"`
 
 	URL   string `help:"Address of the server, which issues the credential for NATS." env:"PARLEY_URL" default:"${url}" placeholder:"URL"`
-	Token string `help:"Token for the server; it needs the scope agent." env:"PARLEY_TOKEN" placeholder:"TOKEN"`
+	Token string `help:"Token for the server; it needs the scope agent." env:"PARLEY_TOKEN" placeholder:"TOKEN" secret:""`
 
 	NATS     string `help:"Connect to this NATS directly instead of asking the server for a credential." name:"nats" env:"NATS_URL" placeholder:"URL"`
 	User     string `help:"User for --nats." default:"sidecar" env:"NATS_USER"`
-	Password string `help:"Password for --nats; with tokens, that of an administrator." env:"NATS_PASSWORD" placeholder:"TOKEN"`
+	Password string `help:"Password for --nats; with tokens, that of an administrator." env:"NATS_PASSWORD" placeholder:"TOKEN" secret:""`
 
 	Stream  string        `help:"Address of the agent for /stream and /health." default:"http://127.0.0.1:3100" env:"AGENT_STREAM_URL" placeholder:"URL"`
 	Channel string        `help:"Address of the agent for /inject and /keepalive." default:"http://127.0.0.1:8788" env:"CHANNEL_URL" placeholder:"URL"`

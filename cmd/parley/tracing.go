@@ -1,31 +1,40 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/url"
 
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
+
+	"github.com/parley-hq/parley/internal/otlp"
 )
 
 // tracing returns the provider that sends spans to a collector.
 func tracing(endpoint string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
+	shown := collectorName(endpoint)
 	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("--otlp %q is not the address of a collector: use something like http://127.0.0.1:4318", endpoint)
+		return nil, fmt.Errorf("--otlp %q is not the address of a collector: use something like http://127.0.0.1:4318", shown)
 	}
 	// Without a handler the library writes to standard error.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		log.Warn("traces could not be sent", "collector", endpoint, "err", err)
+		log.Warn("traces could not be sent", "collector", shown, "err", err)
 	}))
-	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithEndpointURL(endpoint))
+	exporter, err := otlp.New(endpoint, log)
 	if err != nil {
-		return nil, fmt.Errorf("traces cannot be sent to %s: %w", endpoint, err)
+		return nil, fmt.Errorf("traces cannot be sent to %s: %w", shown, err)
 	}
 	about := resource.NewSchemaless(semconv.ServiceName("parley"), semconv.ServiceVersion(version))
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
+}
+
+// collectorName is the address of a collector without its password.
+func collectorName(endpoint string) string {
+	if u, err := url.Parse(endpoint); err == nil {
+		return u.Redacted()
+	}
+	return endpoint
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -19,7 +20,7 @@ func init() {
 type VersionCmd struct{}
 
 // Run prints one line.
-func (VersionCmd) Run(std *stdio) error {
+func (VersionCmd) Run(_ context.Context, std *stdio) error {
 	_, err := fmt.Fprintf(std.out, "parley %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return err
 }
