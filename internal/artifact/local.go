@@ -42,7 +42,7 @@ func Open(dir string, opt Options) (*Local, error) {
 	l := Inspect(dir)
 	l.max, l.now, l.room, l.changed = opt.Max, opt.Now, opt.Room, opt.Changed
 	if l.max <= 0 {
-		l.max = DefaultMax
+		l.max = defaultMax
 	}
 	if l.now == nil {
 		l.now = func() chat.At { return chat.AtOf(time.Now()) }
@@ -299,7 +299,7 @@ type PutOptions = core.FileWrite
 
 // Options of a store. The zero value works.
 type Options struct {
-	Max  int64                   // most bytes of one file; 0 means DefaultMax
+	Max  int64                   // most bytes of one file; 0 means 1 GiB
 	Now  func() chat.At          // the clock; nil means the system's
 	Room func(bytes int64) error // called with the number of bytes that were written, 0 before the first; an error means that there is no room. nil means no limit
 
@@ -309,5 +309,5 @@ type Options struct {
 	Changed func(session chat.SessionID, bytes int64)
 }
 
-// DefaultMax is the default of Options.Max.
-const DefaultMax = 1 << 30
+// defaultMax is the default of Options.Max.
+const defaultMax = 1 << 30

@@ -9,8 +9,8 @@ import (
 
 // Limits of a path, in bytes.
 const (
-	MaxPath    = 1024
-	MaxSegment = 255
+	maxPath    = 1024
+	maxSegment = 255
 )
 
 // CheckPath reports why p cannot name an artifact. A path is relative, has
@@ -21,8 +21,8 @@ func CheckPath(p string) error {
 	switch {
 	case p == "":
 		return chat.Errorf(chat.Invalid, "an artifact needs a path")
-	case len(p) > MaxPath:
-		return chat.Errorf(chat.Invalid, "an artifact's path has at most %d bytes", MaxPath)
+	case len(p) > maxPath:
+		return chat.Errorf(chat.Invalid, "an artifact's path has at most %d bytes", maxPath)
 	case !utf8.ValidString(p):
 		return chat.Errorf(chat.Invalid, "an artifact's path is UTF-8")
 	case p[0] == '/':
@@ -39,8 +39,8 @@ func CheckPath(p string) error {
 			return chat.Errorf(chat.Invalid, "an artifact's path has one slash between names and none at its end")
 		case segment == "." || segment == "..":
 			return chat.Errorf(chat.Invalid, "an artifact's path does not contain . or .. as a name")
-		case len(segment) > MaxSegment:
-			return chat.Errorf(chat.Invalid, "each name in an artifact's path has at most %d bytes", MaxSegment)
+		case len(segment) > maxSegment:
+			return chat.Errorf(chat.Invalid, "each name in an artifact's path has at most %d bytes", maxSegment)
 		}
 	}
 	return nil

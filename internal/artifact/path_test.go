@@ -13,7 +13,7 @@ import (
 func TestInvalidPathsAreRefused(t *testing.T) {
 	for _, p := range []string{
 		"a", "a.txt", "files/w1/report.pdf", "ünïcode/文件.csv", "...", "..a", "a..", ".hidden", "C:", "con", "a b",
-		strings.Repeat("s", MaxSegment), strings.Repeat("a/", 511) + "ab", "~", "%2e%2e", "name:with:colons", "-rf",
+		strings.Repeat("s", maxSegment), strings.Repeat("a/", 511) + "ab", "~", "%2e%2e", "name:with:colons", "-rf",
 	} {
 		if err := CheckPath(p); err != nil {
 			t.Errorf("CheckPath(%q) = %v, want it accepted", p, err)
@@ -21,7 +21,7 @@ func TestInvalidPathsAreRefused(t *testing.T) {
 	}
 	for _, p := range []string{
 		"", "/", "/etc/passwd", "..", "../x", "a/../b", "a/..", ".", "./a", "a/./b", "a//b", "a/", "//", "a\x00b",
-		`..\x`, `a\b`, `C:\x`, "a\nb", "a\x7f", "\xff", "a/\xc3", strings.Repeat("s", MaxSegment+1),
+		`..\x`, `a\b`, `C:\x`, "a\nb", "a\x7f", "\xff", "a/\xc3", strings.Repeat("s", maxSegment+1),
 		strings.Repeat("a/", 512) + "a", strings.Repeat("é", 128),
 	} {
 		if err := CheckPath(p); chat.CodeOf(err) != chat.Invalid {
@@ -38,7 +38,7 @@ func FuzzCheckPath(f *testing.F) {
 		if CheckPath(p) != nil {
 			return
 		}
-		if path.Clean(p) != p || path.IsAbs(p) || !filepath.IsLocal(p) || !utf8.ValidString(p) || len(p) > MaxPath {
+		if path.Clean(p) != p || path.IsAbs(p) || !filepath.IsLocal(p) || !utf8.ValidString(p) || len(p) > maxPath {
 			t.Fatalf("%q was accepted", p)
 		}
 		if strings.ContainsAny(p, "\x00\\") {

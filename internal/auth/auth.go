@@ -81,8 +81,8 @@ const CookieName = "parley_session"
 // KeyHeader carries a token for clients that have API keys.
 const KeyHeader = "X-API-Key"
 
-// QueryParam carries a token where a route allows it in the address.
-const QueryParam = "access_token"
+// queryParam carries a token where a route allows it in the address.
+const queryParam = "access_token"
 
 const howTo = "send the header `Authorization: Bearer TOKEN` with a token that the operator of this server gave you, or sign in with the link that `parley serve` prints"
 
@@ -137,7 +137,7 @@ func carried(r *http.Request, query bool) (carrier Carrier, secret string, err e
 	if key := r.Header.Get(KeyHeader); key != "" {
 		return CarrierKey, key, nil
 	}
-	if token := r.URL.Query().Get(QueryParam); query && token != "" {
+	if token := r.URL.Query().Get(queryParam); query && token != "" {
 		return CarrierQuery, token, nil
 	}
 	if cookie, err := r.Cookie(CookieName); err == nil {

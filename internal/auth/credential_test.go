@@ -28,7 +28,7 @@ var carriers = map[string]func(method, path, secret string) *http.Request{
 	},
 	"api key": func(method, path, secret string) *http.Request { return request(method, path, KeyHeader, secret) },
 	"query": func(method, path, secret string) *http.Request {
-		return request(method, path+"?"+QueryParam+"="+secret)
+		return request(method, path+"?"+queryParam+"="+secret)
 	},
 }
 
@@ -168,7 +168,7 @@ func TestIssuedTokenCannotBeExchanged(t *testing.T) {
 		if _, err := a.Issue(r); chat.CodeOf(err) != chat.Denied {
 			t.Errorf("by %s and a cookie: %v", name, err)
 		}
-		if c, err := a.Caller(r); err != nil || c.Expires.After(time.Now().Add(IssuedFor)) {
+		if c, err := a.Caller(r); err != nil || c.Expires.After(time.Now().Add(issuedFor)) {
 			t.Errorf("by %s and a cookie: until %s, %v", name, c.Expires, err)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// ErrPrivate is the cause inside the error for an address that must not be
+// errPrivate is the cause inside the error for an address that must not be
 // fetched.
-var ErrPrivate = errors.New("not a public address")
+var errPrivate = errors.New("not a public address")
 
 const maxRedirects = 5
 
@@ -110,5 +110,5 @@ func checkAddr(addr netip.Addr) error {
 	if ok {
 		return nil
 	}
-	return chat.Errorf(chat.Denied, "this address is not public, so it is not fetched: only the operator's own configuration may name private addresses").Because(ErrPrivate)
+	return chat.Errorf(chat.Denied, "this address is not public, so it is not fetched: only the operator's own configuration may name private addresses").Because(errPrivate)
 }

@@ -23,7 +23,7 @@ func TestCheckAddrRefusesPrivateAddresses(t *testing.T) {
 		"::ffff:127.0.0.1": false, "::ffff:169.254.169.254": false, "::127.0.0.1": false, "64:ff9b::7f00:1": false, "64:ff9b:1::a00:1": false,
 		"2002:7f00:1::": false, "2001:0:1::1": false, "2001:db8::1": false,
 	} {
-		if err := checkAddr(netip.MustParseAddr(addr)); (err == nil) != ok || err != nil && !errors.Is(err, ErrPrivate) {
+		if err := checkAddr(netip.MustParseAddr(addr)); (err == nil) != ok || err != nil && !errors.Is(err, errPrivate) {
 			t.Errorf("%s: %v", addr, err)
 		}
 	}
@@ -43,7 +43,7 @@ func TestSafeClientRefusesPrivateAddresses(t *testing.T) {
 		if err == nil {
 			resp.Body.Close()
 		}
-		if !errors.Is(err, ErrPrivate) || chat.CodeOf(err) != chat.Denied {
+		if !errors.Is(err, errPrivate) || chat.CodeOf(err) != chat.Denied {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestSafeClientChecksRedirects(t *testing.T) {
 	defer c.CloseIdleConnections()
 	for _, to := range []string{"http://" + private.Addr().String(), "http://[::1]/"} { // loopback only, in case the check is broken
 		target = to
-		if _, err := c.Get(public.URL); !errors.Is(err, ErrPrivate) {
+		if _, err := c.Get(public.URL); !errors.Is(err, errPrivate) {
 			t.Errorf("redirect to %s: %v", to, err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 // issuer is the issuer claim of the tokens of Issue.
 const issuer = "parley:issued"
 
-// IssuedFor is how long a token of Issue is valid.
-const IssuedFor = 15 * time.Minute
+// issuedFor is how long a token of Issue is valid.
+const issuedFor = 15 * time.Minute
 
 // Sign sets the key of tokens that [Auth.Issue] makes, and of the ids of
 // credentials. It is called before anything is served; with the same key, what
@@ -62,7 +62,7 @@ func (a *Auth) Issue(r *http.Request) (string, error) {
 		return "", chat.Errorf(chat.Denied, "this token was made from a key; send the key itself to get a new one")
 	}
 	now := a.opt.Now()
-	c = expireBy(c, now.Add(IssuedFor))
+	c = expireBy(c, now.Add(issuedFor))
 	claims := issuedClaims{
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Subject: c.Actor.ID, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(c.Expires),

@@ -64,8 +64,8 @@ func TestIssuedTokenIdentifiesTheSameCaller(t *testing.T) {
 			return err
 		},
 		"expired": func() error {
-			now = now.Add(IssuedFor + time.Second)
-			defer func() { now = now.Add(-IssuedFor - time.Second) }()
+			now = now.Add(issuedFor + time.Second)
+			defer func() { now = now.Add(-issuedFor - time.Second) }()
 			_, err := a.Authenticate(t.Context(), token)
 			return err
 		},

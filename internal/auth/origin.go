@@ -17,7 +17,7 @@ import (
 // Causes inside the errors of the checks below; package server maps them to statuses.
 var (
 	ErrHost        = errors.New("host not served")           // 421
-	ErrOrigin      = errors.New("origin not allowed")        // 403
+	errOrigin      = errors.New("origin not allowed")        // 403
 	ErrContentType = errors.New("content type not accepted") // 415
 )
 
@@ -39,21 +39,21 @@ func (a *Auth) CheckHost(r *http.Request) error {
 // http.CrossOriginProtection also looks at Sec-Fetch-Site.
 func (a *Auth) CheckOrigin(r *http.Request) error {
 	if origins := r.Header["Origin"]; len(origins) > 0 {
-		if len(origins) == 1 && a.OriginAllowed(origins[0], r.Host) {
+		if len(origins) == 1 && a.originAllowed(origins[0], r.Host) {
 			return nil
 		}
-		return chat.Errorf(chat.Denied, "web pages from %q may not use this server: the operator can allow them with --allow-origin", text.Clip(origins[0], 100)).Because(ErrOrigin)
+		return chat.Errorf(chat.Denied, "web pages from %q may not use this server: the operator can allow them with --allow-origin", text.Clip(origins[0], 100)).Because(errOrigin)
 	}
 	if err := a.cross.Check(r); err != nil {
-		return chat.Errorf(chat.Denied, "web pages of other sites may not use this server: the operator can allow them with --allow-origin").Because(errors.Join(ErrOrigin, err))
+		return chat.Errorf(chat.Denied, "web pages of other sites may not use this server: the operator can allow them with --allow-origin").Because(errors.Join(errOrigin, err))
 	}
 	return nil
 }
 
-// OriginAllowed reports whether pages from origin may use the server when they
+// originAllowed reports whether pages from origin may use the server when they
 // ask for host: the same origin, a configured one, and in open mode any on
 // loopback.
-func (a *Auth) OriginAllowed(origin, host string) bool {
+func (a *Auth) originAllowed(origin, host string) bool {
 	u, ok := parseOrigin(origin)
 	if !ok {
 		return false
@@ -89,21 +89,21 @@ func (a *Auth) CheckContentType(r *http.Request) error {
 	return nil
 }
 
-// RequestHeader marks a request as made by a program. Its value does not matter.
-const RequestHeader = "X-Parley-Request"
+// requestHeader marks a request as made by a program. Its value does not matter.
+const requestHeader = "X-Parley-Request"
 
 // CheckDeliberate refuses a GET that a link, an image or a redirect can make a browser
-// send: it must carry a token in a header, or [RequestHeader]. A cookie and open mode
+// send: it must carry a token in a header, or requestHeader. A cookie and open mode
 // are not sufficient.
 func (a *Auth) CheckDeliberate(r *http.Request) error {
-	if !safe(r.Method) || r.Header.Get(RequestHeader) != "" || r.Header.Get(KeyHeader) != "" {
+	if !safe(r.Method) || r.Header.Get(requestHeader) != "" || r.Header.Get(KeyHeader) != "" {
 		return nil
 	}
 	// Browsers repeat Basic credentials without the user.
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		return nil
 	}
-	return chat.Errorf(chat.Denied, "this address is for programs: send a token in the header Authorization, or the header `%s: 1`", RequestHeader).Because(ErrOrigin)
+	return chat.Errorf(chat.Denied, "this address is for programs: send a token in the header Authorization, or the header `%s: 1`", requestHeader).Because(errOrigin)
 }
 
 func safe(method string) bool {
@@ -117,7 +117,7 @@ func (a *Auth) CORS(w http.ResponseWriter, r *http.Request) (done bool) {
 	h := w.Header()
 	h.Add("Vary", "Origin")
 	origin := r.Header.Get("Origin")
-	if origin == "" || !a.OriginAllowed(origin, r.Host) {
+	if origin == "" || !a.originAllowed(origin, r.Host) {
 		return false
 	}
 	h.Set("Access-Control-Allow-Origin", origin)

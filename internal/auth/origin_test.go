@@ -61,7 +61,7 @@ func TestForeignOriginsAreRefused(t *testing.T) {
 				want = c.tokens
 			}
 			r := request(c.method, "http://localhost:8000/x", c.header...)
-			if err := a.CheckOrigin(r); (err == nil) != want || err != nil && (!errors.Is(err, ErrOrigin) || chat.CodeOf(err) != chat.Denied) {
+			if err := a.CheckOrigin(r); (err == nil) != want || err != nil && (!errors.Is(err, errOrigin) || chat.CodeOf(err) != chat.Denied) {
 				t.Errorf("%s, %s: %v", mode, c.name, err)
 			}
 		}

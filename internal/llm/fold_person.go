@@ -65,14 +65,14 @@ func (s Said) into(m *Message) {
 // text, only the parts are used, in their order.
 func userContent(b chat.UserMessage) []Part {
 	var parts []Part
-	apart := b.Text != "" && b.Text != chat.UserMessage{Content: b.Content}.PlainText()
-	if apart {
+	separate := b.Text != "" && b.Text != chat.UserMessage{Content: b.Content}.PlainText()
+	if separate {
 		parts = append(parts, &Text{Text: b.Text})
 	}
 	for _, p := range b.Content {
 		switch {
 		case p.Type == "text" && p.Text != "":
-			if !apart || p.Text != b.Text { // some clients send the text twice
+			if !separate || p.Text != b.Text { // some clients send the text twice
 				parts = append(parts, &Text{Text: p.Text})
 			}
 		case p.Type == "image":

@@ -20,6 +20,8 @@ func TestOpenAIRules(t *testing.T) {
 		{"a system message has the role developer for reasoning models", "chat", "openai/gpt-5-mini", `[{"role":"system","content":[{"type":"text","text":"a"}]}]`, `[{"role":"developer","content":"a"}]`},
 		{"a system message has the role system for o1-mini", "chat", "o1-mini", `[{"role":"system","content":[{"type":"text","text":"a"}]}]`, `[{"role":"system","content":"a"}]`},
 		{"a valid participant name is sent", "chat", "m", `[{"role":"user","name":"Ann","content":[{"type":"text","text":"a"}]}]`, `[{"role":"user","name":"Ann","content":"a"}]`},
+		{"a participant name that is too long is omitted", "chat", "m", `[{"role":"user","name":"` + strings.Repeat("ä", 65) + `","content":[{"type":"text","text":"a"}]}]`, `[{"role":"user","content":"a"}]`},
+		{"the longest participant name is sent", "chat", "m", `[{"role":"user","name":"` + strings.Repeat("ä", 64) + `","content":[{"type":"text","text":"a"}]}]`, `[{"role":"user","name":"` + strings.Repeat("ä", 64) + `","content":"a"}]`},
 		{"an invalid participant name is omitted", "chat", "m", `[{"role":"user","name":"Ann B","content":[{"type":"text","text":"a"}]}]`, `[{"role":"user","content":"a"}]`},
 		{"images are converted one by one", "chat", "m", `[` + q + `,` + call + `,` + tool + `,{"role":"user","name":"Ann","content":[{"type":"text","text":"see"},` + img + `,{"type":"image","source":{"type":"letta","file_id":"f1"}},{"type":"image","source":{"type":"url","url":"https://x/y"}}]}]`,
 			`[{"role":"user","content":"q"},{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},{"id":"c2","type":"function","function":{"name":"g","arguments":"{\"b\":\"x\"}"}}]},

@@ -3,6 +3,7 @@ package load
 import (
 	"bytes"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -84,7 +85,7 @@ func drafts(texts []string) []byte {
 const textSize = 300 - len(`{"text":""}`)
 
 // words are what messages consist of. They are not real words, because few repeated ones would compress too well.
-var words = func() (all []string) {
+var words = sync.OnceValue(func() (all []string) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
 		w := make([]byte, 2+r.IntN(9))
@@ -94,16 +95,16 @@ var words = func() (all []string) {
 		all = append(all, string(w))
 	}
 	return all
-}()
+})
 
 // texts returns n messages, others for another seed; their stamps are set later.
 func texts(seed, n int) []string {
 	r := rand.New(rand.NewPCG(3, uint64(seed)))
-	all := make([]string, n)
+	all, known := make([]string, n), words()
 	for i := range all {
 		b := AppendStamp(nil, time.UnixMicro(0))
 		for len(b) < textSize {
-			b = append(append(b, ' '), words[r.IntN(1+r.IntN(len(words)))]...)
+			b = append(append(b, ' '), known[r.IntN(1+r.IntN(len(known)))]...)
 		}
 		all[i] = string(b[:textSize])
 	}

@@ -142,6 +142,17 @@ func (s *Set) leftovers(ctx context.Context) (list []*recordSession, err error) 
 		return nil, err
 	}
 	for _, rs := range s.sessions {
+		if rs.last <= 1 { // another node may have written it
+			if err := s.latest(ctx, rs.stream.id); err != nil {
+				return nil, err
+			}
+			s.readLater(rs)
+		}
+	}
+	if err := s.update(ctx); err != nil {
+		return nil, err
+	}
+	for _, rs := range s.sessions {
 		left := rs.deleting || rs.last <= 1 // only session.started
 		if !left && s.sets.opt.Kinds[rs.kind].OfSession {
 			_, err := s.sets.opt.Sessions.Get(ctx, server(s.Workspace), chat.SessionID(rs.id))

@@ -8,12 +8,13 @@
 // # Invariants
 //
 //   - A value in memory is the fold of a prefix of the log, in the log's order. New events are read before every use.
+//     A set reads those of its index; [Sets.Published] says which sessions of records have new ones.
 //   - A change is durable when the call that makes it returns. When the call fails, the change may be durable or not;
 //     an idempotency key, or a look at the value, makes it safe to repeat.
 //   - Changes of one log or set run one after the other, so a check inside a change holds until its events are stored.
 //     If another node adds an event to a log meanwhile, a change of a log is decided again.
 //   - Looking at a log that was never written leaves nothing in memory, so anonymous requests may do so. When there are
-//     more than [MaxLogs], the one that was unused for longest leaves memory. A set stays.
+//     more than maxLogs, the one that was unused for longest leaves memory. A set stays.
 //
 // # Order of commits in a set
 //

@@ -6,10 +6,11 @@ import (
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/retry"
 )
 
-// MaxLogs bounds the logs of one kind that stay in memory while nobody uses them.
-const MaxLogs = 1000
+// maxLogs bounds the logs of one kind that stay in memory while nobody uses them.
+const maxLogs = 1000
 
 // Value is what the events of a log are folded into.
 type Value interface {
@@ -33,7 +34,7 @@ func InWorkspace(name, title, workspace string) Name {
 type Logs[V Value] struct {
 	Sessions Sessions
 	New      func(workspace string) V // makes an empty value
-	Max      int                      // logs that stay in memory; 0 means MaxLogs
+	Max      int                      // logs that stay in memory; 0 means 1000
 
 	mu    sync.Mutex
 	all   map[chat.SessionID]*log[V]
@@ -67,25 +68,19 @@ func (ls *Logs[V]) View(ctx context.Context, name Name, f func(V) error) error {
 }
 
 // Change calls f with the value of a log, up to date. If the log gets an event from another node before that of f is stored,
-// the event of f is not stored and f is called again.
+// the event of f is not stored and f is called again, see retry.WhileChanged.
 func (ls *Logs[V]) Change(ctx context.Context, name Name, f func(*Tx[V]) error) error {
 	l := ls.acquire(name)
 	defer ls.release(l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for try := 1; ; try++ {
+	return retry.WhileChanged(ctx, func() error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		if err := l.update(ctx); err != nil {
 			return err
 		}
-		err := f(&Tx[V]{Value: l.value, log: l})
-		if chat.ReasonOf(err) != chat.SessionChanged || try == maxTries || ctx.Err() != nil {
-			return err
-		}
-	}
+		return f(&Tx[V]{Value: l.value, log: l})
+	})
 }
-
-// maxTries bounds how often a change is decided.
-const maxTries = 20
 
 // Tx is a change of a log under way. It is valid until the function that got it returns.
 type Tx[V Value] struct {
@@ -151,7 +146,7 @@ func (ls *Logs[V]) release(l *log[V]) {
 		delete(ls.all, l.id)
 		return
 	}
-	if len(ls.all) <= cmp.Or(ls.Max, MaxLogs) {
+	if len(ls.all) <= cmp.Or(ls.Max, maxLogs) {
 		return
 	}
 	var oldest *log[V]

@@ -19,6 +19,7 @@ type Set struct {
 	sets    *Sets
 	opening sync.Mutex // held by open; taken before mu
 	ready   atomic.Bool
+	changed sync.Map // ids of records whose sessions have new events, also of records of other sets
 
 	mu         sync.Mutex // held while the sessions of the set are read or written, but not while one is erased
 	index      stream
@@ -57,6 +58,38 @@ func (s *Set) Get(kind, id string) *Record {
 		return r
 	}
 	return nil
+}
+
+// Find is Get for a record that another node may have just stored.
+func (s *Set) Find(ctx context.Context, kind, id string) (*Record, error) {
+	if r := s.Get(kind, id); r != nil {
+		return r, nil
+	}
+	if err := s.latest(ctx, s.index.id); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	err := s.update(ctx)
+	rs := s.sessions[id]
+	s.mu.Unlock()
+	if err == nil && rs != nil {
+		if err = s.latest(ctx, rs.stream.id); err == nil {
+			s.mu.Lock()
+			s.readLater(rs)
+			err = s.update(ctx)
+			s.mu.Unlock()
+		}
+	}
+	return s.Get(kind, id), err
+}
+
+// latest waits until this node has everything that was stored in a session.
+func (s *Set) latest(ctx context.Context, id chat.SessionID) error {
+	_, err := s.sets.opt.Sessions.Latest(ctx, server(s.Workspace), id)
+	if absent(err) {
+		return nil
+	}
+	return err
 }
 
 // List returns the records of a kind, the oldest first.
@@ -161,6 +194,12 @@ func (s *Set) note(ctx context.Context, entries ...entry) error {
 func (s *Set) update(ctx context.Context) error {
 	if err := s.index.read(ctx, s.apply); err != nil && !absent(err) {
 		return err
+	}
+	for id := range s.changed.Range {
+		s.changed.Delete(id) // before the session is read
+		if rs := s.sessions[id.(string)]; rs != nil {
+			s.readLater(rs)
+		}
 	}
 	for len(s.unread) > 0 {
 		rs := s.unread[0]

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -419,5 +420,42 @@ func TestASetIsOpenedOnce(t *testing.T) {
 	wg.Wait()
 	if opened != 1 {
 		t.Errorf("opened %d times", opened)
+	}
+}
+
+// behind is a node that has only the first event of the session of a record, until it waits for the rest.
+type behind struct {
+	*store
+	session chat.SessionID
+	waited  bool
+}
+
+func (b *behind) Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) {
+		for e, err := range b.store.Events(ctx, c, id, r) {
+			if err == nil && id == b.session && !b.waited && e.Seq > 1 || !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+func (b *behind) Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	b.waited = b.waited || id == b.session
+	return b.store.Latest(ctx, c, id)
+}
+
+// A node that starts must not delete a record that another node has written, and that it has not read yet.
+func TestNodeThatIsBehindDeletesNoRecords(t *testing.T) {
+	t.Parallel()
+	s := openStore(t)
+	put(t, s, setIn(t, setsOf(s, nil), chat.DefaultWorkspace), "team", "t1", alice)
+	sets := setsOf(s, nil)
+	sets.opt.Sessions = &behind{store: s, session: "sys-test-t1"}
+	if setIn(t, sets, chat.DefaultWorkspace).Get("team", "t1") == nil {
+		t.Error("the record was deleted")
+	}
+	if _, err := s.Get(t.Context(), chat.Trusted, "t1"); err != nil {
+		t.Errorf("its conversation: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/parley-hq/parley/chat"
@@ -14,6 +15,7 @@ import (
 type Erasable interface {
 	Sessions
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 }
 
@@ -84,6 +86,19 @@ func (ss *Sets) Erased(id chat.SessionID) {
 	case ss.erased <- id:
 	default:
 		ss.opt.Logger.Warn("too many conversations are erased at once; the record of this one is deleted at the next start", "session", id)
+	}
+}
+
+// Published reports that a session has new events, also those of another node. It does not block.
+func (ss *Sets) Published(id chat.SessionID) {
+	name, ok := strings.CutPrefix(string(id), "sys-"+ss.opt.Name+"-")
+	if !ok {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	for _, s := range ss.all {
+		s.changed.Store(name, true)
 	}
 }
 

@@ -41,11 +41,11 @@ type Options struct {
 	Grace             time.Duration // for requests in progress at the end; 0 means 10 s
 }
 
-// DefaultAddr is the address of a server without Options.Addr.
-const DefaultAddr = "127.0.0.1:8000"
+// defaultAddr is the address of a server without Options.Addr.
+const defaultAddr = "127.0.0.1:8000"
 
 func (o *Options) defaults() {
-	o.Addr = cmp.Or(o.Addr, DefaultAddr)
+	o.Addr = cmp.Or(o.Addr, defaultAddr)
 	if o.Conns == nil {
 		o.Conns = &wire.Conns{}
 	}

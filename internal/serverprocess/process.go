@@ -113,6 +113,16 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
+// Quit ends the process and has it print what each of its goroutines waits for.
+func (p *Process) Quit() {
+	_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it may have ended
+	select {
+	case <-p.done:
+	case <-time.After(timeout):
+		p.Kill()
+	}
+}
+
 // Stop sends SIGTERM and waits until the process has ended. An exit code other than 0 is an error.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

@@ -18,8 +18,8 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// Domains are the providers that an agent can ask through its sidecar.
-var Domains = []string{"graph", "vector", "messaging", "calendar", "docs", "email", "files"}
+// domains are the providers that an agent can ask through its sidecar.
+var domains = []string{"graph", "vector", "messaging", "calendar", "docs", "email", "files"}
 
 // serveProvider passes a request on to the provider of its domain.
 func (s *Sidecar) serveProvider(w http.ResponseWriter, r *http.Request, domain string) error {

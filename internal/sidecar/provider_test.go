@@ -88,7 +88,7 @@ func TestProviders(t *testing.T) {
 func TestADomainWithoutAProvider(t *testing.T) {
 	w := newServer(t)
 	r := w.attach(w.agent(sidecartest.Options{}), func(o *Options) { o.Provider = time.Hour })
-	for _, domain := range Domains {
+	for _, domain := range domains {
 		if code, v := r.post("/"+domain+"/list", `{}`); code != 502 || !strings.Contains(fmt.Sprint(v), "no_provider") || !strings.Contains(fmt.Sprint(v), domain) {
 			t.Errorf("%s: %d %v", domain, code, v)
 		}

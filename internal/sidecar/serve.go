@@ -51,7 +51,7 @@ func (s *Sidecar) handler() http.Handler {
 	} {
 		mux.Handle("POST /"+route, s.recorded(func(w http.ResponseWriter, r *http.Request) error { return s.serveEvent(w, r, typ) }))
 	}
-	for _, domain := range Domains {
+	for _, domain := range domains {
 		mux.Handle("POST /"+domain+"/{op}", s.recorded(func(w http.ResponseWriter, r *http.Request) error { return s.serveProvider(w, r, domain) }))
 	}
 	mux.Handle("GET /collections", s.recorded(func(w http.ResponseWriter, r *http.Request) error {

@@ -36,7 +36,7 @@ type Reader struct {
 
 // NewReader returns a reader of frames with at most max bytes each.
 func NewReader(r io.Reader, max int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 16<<10), max: max}
+	return &Reader{r: bufio.NewReader(r), max: max}
 }
 
 // Next returns the next frame that has a name or data. At the end of the stream it returns io.EOF, and

@@ -11,18 +11,18 @@ import (
 
 // The bounds of a deadline, and its default.
 const (
-	DefaultDeadline = 300 * time.Second
-	MinDeadline     = 30 * time.Second
-	MaxDeadline     = 1800 * time.Second
+	defaultDeadline = 300 * time.Second
+	minDeadline     = 30 * time.Second
+	maxDeadline     = 1800 * time.Second
 )
 
 // Limits of a session's workstreams.
 const (
-	MaxDepth   = 3    // a child's child's child; the main line is at 0
-	MaxRunning = 128  // at once in a session
-	MaxTotal   = 1000 // ever in one session: ids are not reused
-	MaxText    = 64 << 10
-	MaxTools   = 256
+	maxDepth   = 3    // a child's child's child; the main line is at 0
+	maxRunning = 128  // at once in a session
+	maxTotal   = 1000 // ever in one session: ids are not reused
+	maxText    = 64 << 10
+	maxTools   = 256
 )
 
 // Launched checks a launch and returns its event, without the launch id and the time of the deadline, which the server
@@ -35,14 +35,14 @@ func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
 	switch {
 	case l.Instruction == "":
 		return none, chat.Errorf(chat.Invalid, "a workstream needs an instruction").With("field", "instruction")
-	case len(l.Instruction) > MaxText:
-		return none, chat.Errorf(chat.TooLarge, "an instruction has at most %d KiB; put more into a file", MaxText>>10).With("field", "instruction")
+	case len(l.Instruction) > maxText:
+		return none, chat.Errorf(chat.TooLarge, "an instruction has at most %d KiB; put more into a file", maxText>>10).With("field", "instruction")
 	case len(l.Name) > chat.MaxTitle:
 		return none, chat.Errorf(chat.TooLarge, "a name has at most %d bytes", chat.MaxTitle).With("field", "name")
 	case len(l.Model) > 256:
 		return none, chat.Errorf(chat.TooLarge, "the name of a model has at most 256 bytes").With("field", "model")
-	case len(l.AllowedTools) > MaxTools:
-		return none, chat.Errorf(chat.TooLarge, "allowed_tools names at most %d tools", MaxTools).With("field", "allowed_tools")
+	case len(l.AllowedTools) > maxTools:
+		return none, chat.Errorf(chat.TooLarge, "allowed_tools names at most %d tools", maxTools).With("field", "allowed_tools")
 	case l.Agent == chat.NoAgent:
 		return none, chat.Errorf(chat.Invalid, "a workstream needs an agent").With("field", "agent")
 	}
@@ -58,8 +58,8 @@ func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
 	if len(about) > 0 && (!json.Valid(about) || about[0] != '{' && string(about) != "null") {
 		return none, chat.Errorf(chat.Invalid, "context is an object").With("field", "context")
 	}
-	if len(about) > MaxText {
-		return none, chat.Errorf(chat.TooLarge, "context has at most %d KiB", MaxText>>10).With("field", "context")
+	if len(about) > maxText {
+		return none, chat.Errorf(chat.TooLarge, "context has at most %d KiB", maxText>>10).With("field", "context")
 	}
 	if string(about) == "null" {
 		about = nil
@@ -80,10 +80,10 @@ func Launched(l chat.Launch) (chat.WorkstreamLaunched, error) {
 
 func deadline(seconds float64) (float64, error) {
 	if seconds == 0 {
-		return DefaultDeadline.Seconds(), nil
+		return defaultDeadline.Seconds(), nil
 	}
-	if math.IsNaN(seconds) || seconds < MinDeadline.Seconds() || seconds > MaxDeadline.Seconds() {
-		return 0, chat.Errorf(chat.Invalid, "deadline_seconds is between %g and %g", MinDeadline.Seconds(), MaxDeadline.Seconds()).With("field", "deadline_seconds")
+	if math.IsNaN(seconds) || seconds < minDeadline.Seconds() || seconds > maxDeadline.Seconds() {
+		return 0, chat.Errorf(chat.Invalid, "deadline_seconds is between %g and %g", minDeadline.Seconds(), maxDeadline.Seconds()).With("field", "deadline_seconds")
 	}
 	return seconds, nil
 }
@@ -103,8 +103,8 @@ func CheckLaunch(st *chat.State, parent, id string) error {
 			return ended(w)
 		}
 	}
-	if d := Depth(st, parent) + 1; d > MaxDepth {
-		return chat.Errorf(chat.Denied, "workstreams are at most %d deep; do this in the current line", MaxDepth).With("depth", d)
+	if d := Depth(st, parent) + 1; d > maxDepth {
+		return chat.Errorf(chat.Denied, "workstreams are at most %d deep; do this in the current line", maxDepth).With("depth", d)
 	}
 	running := 0
 	for _, w := range st.Workstreams {
@@ -112,11 +112,11 @@ func CheckLaunch(st *chat.State, parent, id string) error {
 			running++
 		}
 	}
-	if running >= MaxRunning {
+	if running >= maxRunning {
 		return chat.Errorf(chat.SlowDown, "%d workstreams run in this session already; let one end first", running)
 	}
-	if len(st.Workstreams) >= MaxTotal {
-		return chat.Errorf(chat.TooLarge, "this session has had %d workstreams, the limit; create another session", MaxTotal)
+	if len(st.Workstreams) >= maxTotal {
+		return chat.Errorf(chat.TooLarge, "this session has had %d workstreams, the limit; create another session", maxTotal)
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func CheckLaunch(st *chat.State, parent, id string) error {
 // Depth is the number of launches from the main line to a line.
 func Depth(st *chat.State, line string) int {
 	depth := 0
-	for line != "" && depth <= MaxDepth {
+	for line != "" && depth <= maxDepth {
 		w := st.Workstream(line)
 		if w == nil {
 			break

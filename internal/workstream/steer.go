@@ -11,8 +11,8 @@ func Steered(w *chat.Workstream, s chat.Steering) (chat.WorkstreamSteered, error
 	if w.State != chat.WorkRunning {
 		return b, ended(w)
 	}
-	if len(s.Text) > MaxText {
-		return b, chat.Errorf(chat.TooLarge, "a directive has at most %d KiB", MaxText>>10).With("field", "text")
+	if len(s.Text) > maxText {
+		return b, chat.Errorf(chat.TooLarge, "a directive has at most %d KiB", maxText>>10).With("field", "text")
 	}
 	switch s.Command {
 	case chat.SteerAdd, chat.SteerPriority, chat.SteerConstraint:
@@ -35,8 +35,8 @@ func Messaged(w *chat.Workstream, s chat.Steering) (chat.WorkstreamMessage, erro
 		return b, ended(w)
 	case s.Text == "":
 		return b, chat.Errorf(chat.Invalid, "a message needs a text").With("field", "message")
-	case len(s.Text) > MaxText:
-		return b, chat.Errorf(chat.TooLarge, "a message has at most %d KiB", MaxText>>10).With("field", "message")
+	case len(s.Text) > maxText:
+		return b, chat.Errorf(chat.TooLarge, "a message has at most %d KiB", maxText>>10).With("field", "message")
 	}
 	return b, nil
 }
@@ -68,8 +68,8 @@ func Progressed(w *chat.Workstream, p chat.WorkstreamProgress, now chat.At) (cha
 	default:
 		return p, chat.Errorf(chat.Invalid, "phase %q is not one of planning, executing_tool, synthesizing, blocked, done", text.Clip(p.Phase, 64)).With("field", "phase")
 	}
-	if len(p.Message) > MaxText || len(p.Tool) > 256 || p.Iteration < 0 {
-		return p, chat.Errorf(chat.Invalid, "progress has a message of at most %d KiB, a tool of at most 256 bytes and an iteration from 0 on", MaxText>>10)
+	if len(p.Message) > maxText || len(p.Tool) > 256 || p.Iteration < 0 {
+		return p, chat.Errorf(chat.Invalid, "progress has a message of at most %d KiB, a tool of at most 256 bytes and an iteration from 0 on", maxText>>10)
 	}
 	p.ID, p.Share, p.Summary = w.ID, Share(w, now), ""
 	if p.Iteration == 0 {

@@ -144,7 +144,7 @@ func TestClockStopsAtTheEndAndWhileIdle(t *testing.T) {
 }
 
 func TestLaunchIsChecked(t *testing.T) {
-	long := strings.Repeat("x", MaxText+1)
+	long := strings.Repeat("x", maxText+1)
 	tests := []struct {
 		name string
 		l    chat.Launch
@@ -201,7 +201,7 @@ func TestLaunchLimits(t *testing.T) {
 			t.Errorf("%q below %q: %v", test.id, test.parent, err)
 		}
 	}
-	for i := 0; len(Live(st, "")) < MaxRunning-2; i++ {
+	for i := 0; len(Live(st, "")) < maxRunning-2; i++ {
 		add("w"+string(rune('A'+i%26))+string(rune('A'+i/26)), "", chat.WorkRunning)
 	}
 	if err := CheckLaunch(st, "", "new"); chat.CodeOf(err) != chat.SlowDown {
@@ -210,7 +210,7 @@ func TestLaunchLimits(t *testing.T) {
 	for _, w := range st.Workstreams {
 		w.State = chat.WorkCompleted
 	}
-	for i := 0; len(st.Workstreams) < MaxTotal; i++ {
+	for i := 0; len(st.Workstreams) < maxTotal; i++ {
 		add("x"+time.Duration(i).String(), "", chat.WorkFailed)
 	}
 	if err := CheckLaunch(st, "", "new"); chat.CodeOf(err) != chat.TooLarge {

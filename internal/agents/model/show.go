@@ -3,7 +3,6 @@ package model
 import (
 	"context"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
@@ -41,9 +40,8 @@ func (s *answerWriter) restart() {
 func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error)) (llm.Answer, error) {
 	asked, cancel := context.WithCancel(ctx) // canceled when a write fails
 	defer cancel()
-	var pieces chan llm.Delta        // nil until the second delta arrives
-	inputDone := make(chan struct{}) // closed after the last delta
-	writeErr := make(chan error, 1)  // the result of writeAll
+	var waiting *unwritten          // nil until the second delta arrives
+	writeErr := make(chan error, 1) // the result of writeAll
 	first := true
 	answer, err := ask(asked, func(d llm.Delta) error {
 		switch {
@@ -52,28 +50,22 @@ func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context,
 		case first:
 			first = false
 			return s.write(ctx, d)
-		case pieces == nil:
-			pieces = make(chan llm.Delta, 1024)
+		case waiting == nil:
+			waiting = newUnwritten()
 			go func() {
-				err := s.writeAll(ctx, pieces, inputDone)
+				err := s.writeAll(ctx, waiting)
 				if err != nil {
 					cancel()
 				}
 				writeErr <- err
 			}()
 		}
-		select {
-		case pieces <- d:
-			return nil
-		case <-asked.Done():
-			return context.Cause(asked)
-		}
+		return waiting.add(asked, d)
 	})
-	if pieces == nil {
+	if waiting == nil {
 		return answer, err
 	}
-	close(inputDone)
-	close(pieces)
+	close(waiting.done)
 	if err := <-writeErr; err != nil {
 		return llm.Answer{}, err
 	}
@@ -84,64 +76,30 @@ func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context,
 // fewer writes cost less. The first delta is written immediately.
 const pace = 4 * time.Millisecond
 
-// writeAll writes deltas as they arrive and combines those that arrive within pace. The
-// caller closes inputDone after the last delta, which ends the current wait.
-func (s *answerWriter) writeAll(ctx context.Context, pieces <-chan llm.Delta, inputDone <-chan struct{}) error {
-	var next llm.Delta
-	var text strings.Builder // the combined text of next
-	shown := time.Now()      // the time of the last write; stream has just written the first delta
-	flush := func() error {
-		if text.Len() == 0 {
-			return nil
+// writeAll writes deltas as they arrive, those that arrive within pace together.
+func (s *answerWriter) writeAll(ctx context.Context, waiting *unwritten) error {
+	shown := time.Now() // the time of the last write; stream has just written the first delta
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for last := false; !last; shown = time.Now() {
+		select {
+		case <-waiting.arrived:
+			// Wait instead of waking up for every delta, which costs more than the write.
+			timer.Reset(pace - time.Since(shown))
+			select {
+			case <-timer.C:
+			case <-waiting.done:
+			}
+		case <-waiting.done:
+			last = true
 		}
-		next.Text = text.String()
-		text.Reset()
-		err := s.write(ctx, next)
-		shown = time.Now()
-		return err
-	}
-	take := func(d llm.Delta) error {
-		if text.Len() > 0 && (d.Kind != next.Kind || d.Index != next.Index) {
-			if err := flush(); err != nil {
+		for _, d := range waiting.take() {
+			if err := s.write(ctx, d); err != nil {
 				return err
 			}
 		}
-		next = d
-		text.WriteString(d.Text)
-		return nil
 	}
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for d := range pieces {
-		if err := take(d); err != nil {
-			return err
-		}
-		// Wait instead of waking up for every delta, which costs more than the write.
-		if wait := pace - time.Since(shown); wait > 0 {
-			timer.Reset(wait)
-			select {
-			case <-timer.C:
-			case <-inputDone:
-			}
-		}
-		for more := true; more && text.Len() < 64<<10; {
-			select {
-			case d, ok := <-pieces:
-				if !ok {
-					return flush()
-				}
-				if err := take(d); err != nil {
-					return err
-				}
-			default:
-				more = false
-			}
-		}
-		if err := flush(); err != nil {
-			return err
-		}
-	}
-	return flush()
+	return nil
 }
 
 func (s *answerWriter) write(ctx context.Context, d llm.Delta) error {

@@ -199,7 +199,7 @@ func (b *watchedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-var codeName = regexp.MustCompile(`^[A-Za-z0-9.]{1,64}$`)
+var codeName = regexp.MustCompile(`^[A-Za-z0-9.]+$`)
 
 // errorCode returns the code of an error that the service answers with, if there is one.
 func errorCode(res *http.Response) string {
@@ -208,7 +208,7 @@ func errorCode(res *http.Response) string {
 		Code    string `xml:"Code"`
 	}
 	err := xml.NewDecoder(io.LimitReader(res.Body, 1<<16)).Decode(&e)
-	if err != nil || e.XMLName.Local != "Error" || !codeName.MatchString(e.Code) {
+	if err != nil || e.XMLName.Local != "Error" || len(e.Code) > 64 || !codeName.MatchString(e.Code) {
 		return ""
 	}
 	return e.Code

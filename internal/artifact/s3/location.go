@@ -17,9 +17,9 @@ type Location struct {
 }
 
 var (
-	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$`)
+	bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]+[a-z0-9]$`)
 	prefixName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
-	regionName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+	regionName = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
 // ParseLocation reads s3://BUCKET[/PREFIX]. Without an endpoint it is that of AWS in the region.
@@ -31,11 +31,11 @@ func ParseLocation(s, endpoint, region string) (*Location, error) {
 	l := &Location{Region: region}
 	l.Bucket, l.Prefix, _ = strings.Cut(strings.TrimSuffix(rest, "/"), "/")
 	switch {
-	case !bucketName.MatchString(l.Bucket):
+	case len(l.Bucket) > 63 || !bucketName.MatchString(l.Bucket):
 		return nil, fmt.Errorf("%q is not the name of a bucket: 3 to 63 lower-case letters, digits, dots and hyphens", l.Bucket)
 	case l.Prefix != "" && (!prefixName.MatchString(l.Prefix) || len(l.Prefix) > 500):
 		return nil, fmt.Errorf("the prefix %q has other characters than letters, digits, dots, hyphens and underscores between single slashes", l.Prefix)
-	case !regionName.MatchString(region):
+	case len(region) > 40 || !regionName.MatchString(region):
 		return nil, fmt.Errorf("%q is not the name of a region", region)
 	}
 	if endpoint == "" {

@@ -19,12 +19,16 @@ func TestLocationIsBucketPrefixAndEndpoint(t *testing.T) {
 			t.Errorf("%s: %+v %v", c.in, l, err)
 		}
 	}
+	if _, err := ParseLocation("s3://"+strings.Repeat("b", 63), "", strings.Repeat("r", 40)); err != nil {
+		t.Error(err)
+	}
 	if l, err := ParseLocation("s3://files", "http://minio.example.com", "r"); err != nil || l.Encrypted() {
 		t.Error(l, err)
 	}
 	for _, c := range []struct{ in, endpoint, region string }{
 		{"files", "", "r"}, {"s3://", "", "r"}, {"s3://F", "", "r"}, {"s3://files/../x", "", "r"}, {"s3://files//x", "", "r"}, {"s3://files/a b", "", "r"},
 		{"s3://files", "ftp://x", "r"}, {"s3://files", "https://user:hunter2@x", "r"}, {"s3://files", "https://x?y", "r"}, {"s3://files", "", "r.evil.example/"},
+		{"s3://ab", "", "r"}, {"s3://" + strings.Repeat("b", 64), "", "r"}, {"s3://files", "", strings.Repeat("r", 41)},
 	} {
 		if l, err := ParseLocation(c.in, c.endpoint, c.region); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v: %v %v", c, l, err)

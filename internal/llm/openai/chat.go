@@ -3,6 +3,7 @@ package openai
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/llm/internal/convert"
@@ -15,8 +16,12 @@ const (
 	maxName   = 64
 )
 
-// participant matches the participant names that OpenAI accepts.
-var participant = regexp.MustCompile(`^[^\s<|\\/>]{1,64}$`)
+// participant matches the participant names that OpenAI accepts, if they are not too long.
+var participant = regexp.MustCompile(`^[^\s<|\\/>]+$`)
+
+func validParticipant(name string) bool {
+	return utf8.RuneCountInString(name) <= maxName && participant.MatchString(name)
+}
 
 // reasons reports whether a model is an OpenAI reasoning model, which does not return
 // its reasoning.
@@ -91,7 +96,7 @@ func (c *chatConverter) system(text string) {
 
 func (c *chatConverter) user(m *llm.Message) {
 	u := ChatMessage{Role: "user"}
-	if participant.MatchString(m.Name) {
+	if validParticipant(m.Name) {
 		u.Name = m.Name
 	}
 	if convert.CountImages(m.Content) == 0 {
@@ -154,7 +159,7 @@ func (c *chatConverter) assistant(m *llm.Message) {
 	case strings.Contains(c.Model, "gpt-oss"):
 		a.Content = "" // gpt-oss does not accept a message without content
 	}
-	if participant.MatchString(m.Name) {
+	if validParticipant(m.Name) {
 		a.Name = m.Name
 	}
 	for _, call := range m.ToolCalls {

@@ -25,8 +25,8 @@ import (
 
 // How long a request may take.
 const (
-	PreviewTimeout = 20 * time.Minute
-	BuildTimeout   = 30 * time.Minute
+	previewTimeout = 20 * time.Minute
+	buildTimeout   = 30 * time.Minute
 )
 
 // PreviewRequest asks for a preview to be built and deployed.
@@ -75,7 +75,7 @@ type BuildReply struct {
 
 // Preview serves x1.provider.preview.provision by a program.
 func Preview(argv []string) natsprovider.Provider {
-	return natsprovider.Provider{Domain: "preview", Timeout: PreviewTimeout, Parallel: 4, Ops: map[string]natsprovider.Op{
+	return natsprovider.Provider{Domain: "preview", Timeout: previewTimeout, Parallel: 4, Ops: map[string]natsprovider.Op{
 		"provision": natsprovider.Typed(func(ctx context.Context, _ natsprovider.Call, q PreviewRequest) (PreviewReply, error) {
 			if q.YAML == "" || q.Repo == "" {
 				return PreviewReply{}, chat.Errorf(chat.Invalid, "a preview needs preview_yaml and repo_full_name")
@@ -95,7 +95,7 @@ func Preview(argv []string) natsprovider.Provider {
 
 // Image serves x1.image.build by a program.
 func Image(argv []string) natsprovider.Provider {
-	return natsprovider.Provider{Domain: "image", Subject: "x1.image.*", Timeout: BuildTimeout, Parallel: 2, Ops: map[string]natsprovider.Op{
+	return natsprovider.Provider{Domain: "image", Subject: "x1.image.*", Timeout: buildTimeout, Parallel: 2, Ops: map[string]natsprovider.Op{
 		"build": natsprovider.Typed(func(ctx context.Context, _ natsprovider.Call, q BuildRequest) (BuildReply, error) {
 			if q.ID == "" {
 				return BuildReply{}, chat.Errorf(chat.Invalid, "an image build needs an image_id")

@@ -22,8 +22,8 @@ type Store interface {
 	Delete(ctx context.Context, session chat.SessionID, path string) error
 }
 
-// MaxInline is the most bytes that fit into one answer.
-const MaxInline = 512 << 10
+// maxInline is the most bytes that fit into one answer.
+const maxInline = 512 << 10
 
 type query struct {
 	Path   string `json:"path"`
@@ -95,7 +95,7 @@ func (s server) get(ctx context.Context, id chat.SessionID, q query) (answer, er
 	if _, err := body.Seek(q.Offset, io.SeekStart); err != nil {
 		return answer{}, err
 	}
-	b, err := io.ReadAll(io.LimitReader(body, MaxInline))
+	b, err := io.ReadAll(io.LimitReader(body, maxInline))
 	if err != nil {
 		return answer{}, err
 	}

@@ -43,7 +43,7 @@ func TestFiles(t *testing.T) {
 		}
 		return string(b)
 	}
-	big := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x00\xff", MaxInline/2+10)))
+	big := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("\x00\xff", maxInline/2+10)))
 	for _, c := range []struct {
 		id             chat.SessionID
 		op, body, want string

@@ -17,8 +17,8 @@ type Sessions interface {
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 }
 
-// MaxName bounds the names of collections, and the ids in them.
-const MaxName = 256
+// maxName bounds the names of collections, and the ids in them.
+const maxName = 256
 
 // collections are the collections of one kind, each a log.
 type collections[V record.Value] struct {
@@ -51,8 +51,8 @@ func (cs *collections[V]) change(ctx context.Context, c natsprovider.Call, name 
 
 // logOf returns the log of the collection that a call names: a collection of the workspace of the call's session.
 func (cs *collections[V]) logOf(ctx context.Context, c natsprovider.Call, name string) (record.Name, error) {
-	if name == "" || len(name) > MaxName {
-		return record.Name{}, chat.Errorf(chat.Invalid, "a collection has a name of 1 to %d bytes", MaxName)
+	if name == "" || len(name) > maxName {
+		return record.Name{}, chat.Errorf(chat.Invalid, "a collection has a name of 1 to %d bytes", maxName)
 	}
 	workspace := chat.DefaultWorkspace
 	if c.Session != "" {

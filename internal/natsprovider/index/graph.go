@@ -92,12 +92,12 @@ type writeRequest struct {
 
 // write stores a record. When a record has the same id, it gets the new fields.
 func (g *graphs) write(ctx context.Context, c natsprovider.Call, q writeRequest) (map[string]any, error) {
-	if q.Type == "" || len(q.Type) > MaxName {
-		return nil, chat.Errorf(chat.Invalid, "a record has a record_type of 1 to %d bytes", MaxName)
+	if q.Type == "" || len(q.Type) > maxName {
+		return nil, chat.Errorf(chat.Invalid, "a record has a record_type of 1 to %d bytes", maxName)
 	}
 	r := Record{Type: q.Type, Data: q.Data, Provenance: q.Provenance}
-	if raw := q.Data["id"]; raw != nil && (json.Unmarshal(raw, &r.ID) != nil || len(r.ID) > MaxName) {
-		return nil, chat.Errorf(chat.Invalid, "the id of a record is a text of at most %d bytes", MaxName)
+	if raw := q.Data["id"]; raw != nil && (json.Unmarshal(raw, &r.ID) != nil || len(r.ID) > maxName) {
+		return nil, chat.Errorf(chat.Invalid, "the id of a record is a text of at most %d bytes", maxName)
 	}
 	id := r.ID
 	err := g.change(ctx, c, q.Handle, func(tx *record.Tx[*graph]) error {
@@ -117,7 +117,7 @@ type relateRequest struct {
 
 // relate stores an edge between two records.
 func (g *graphs) relate(ctx context.Context, c natsprovider.Call, q relateRequest) (map[string]any, error) {
-	if q.From == "" || q.To == "" || q.Edge.Edge == "" || len(q.Edge.Edge) > MaxName {
+	if q.From == "" || q.To == "" || q.Edge.Edge == "" || len(q.Edge.Edge) > maxName {
 		return nil, chat.Errorf(chat.Invalid, "a relation is {from, edge, to}")
 	}
 	err := g.change(ctx, c, q.Handle, func(tx *record.Tx[*graph]) error {

@@ -12,8 +12,8 @@ import (
 	"github.com/parley-hq/parley/internal/record"
 )
 
-// MaxDimensions bounds a vector.
-const MaxDimensions = 8192
+// maxDimensions bounds a vector.
+const maxDimensions = 8192
 
 // point is a stored vector, of length 1.
 type point struct {
@@ -95,11 +95,11 @@ func unit(v []float32) []float32 {
 }
 
 func (v *vectors) upsert(ctx context.Context, c natsprovider.Call, p wirePoint) (map[string]any, error) {
-	if p.ID == "" || len(p.ID) > MaxName {
-		return nil, chat.Errorf(chat.Invalid, "a vector has an id of 1 to %d bytes", MaxName)
+	if p.ID == "" || len(p.ID) > maxName {
+		return nil, chat.Errorf(chat.Invalid, "a vector has an id of 1 to %d bytes", maxName)
 	}
-	if len(p.Vector) == 0 || len(p.Vector) > MaxDimensions {
-		return nil, chat.Errorf(chat.Invalid, "a vector has 1 to %d numbers", MaxDimensions)
+	if len(p.Vector) == 0 || len(p.Vector) > maxDimensions {
+		return nil, chat.Errorf(chat.Invalid, "a vector has 1 to %d numbers", maxDimensions)
 	}
 	namespace := p.Namespace
 	p.Namespace = ""
