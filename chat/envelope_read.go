@@ -2,6 +2,7 @@ package chat
 
 import (
 	"bytes"
+	"encoding/hex"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -52,6 +53,48 @@ func readStored(b []byte) (e Event, ok bool) {
 	}
 	e.Body = body
 	return e, true
+}
+
+// Outline reads what is needed to store and index an event of a session: Session, Seq, At, Type, Workstream, kind and ID of Actor,
+// ClientID and Prev. It takes a fraction of the time of Event. Events of other sessions, of types for which whole returns
+// true, and those that Parley would write otherwise are read completely.
+func (f Fact) Outline(session SessionID, whole func(typ string) bool) (e Event, err error) {
+	r := reader{rest: f.JSON}
+	same := string(r.text(`{"session_id":"`)) == string(session)
+	e.Session = session
+	e.Seq = Seq(r.number(`,"sequence":`))
+	e.At = r.stamp(`,"timestamp":"`)
+	typ, known := names[string(r.text(`,"type":"`))]
+	e.Type = typ
+	r.maybe(`,"id":"`)
+	r.maybe(`,"turn_id":"`)
+	e.Workstream = r.optional(`,"workstream_id":"`)
+	if r.has(`,"actor":{`) {
+		e.Actor.Kind = kindOf(r.text(`"kind":"`))
+		e.Actor.ID = r.plain(`,"id":"`)
+		r.maybe(`,"name":"`)
+		r.maybe(`,"email":"`)
+		r.need(`}`)
+	}
+	r.maybe(`,"parent_id":"`)
+	e.ClientID = r.optional(`,"client_id":"`)
+	r.maybe(`,"via":"`)
+	e.Prev = r.hash(`,"prev":"`)
+	r.need(`,"payload":`)
+	if last := len(r.rest) - 1; r.bad || !same || !known || last < 1 || r.rest[last] != '}' || e.Seq == 0 || whole(typ) {
+		return f.Event()
+	}
+	return e, nil
+}
+
+// kindOf returns the kind of an actor without using memory for those that there are.
+func kindOf(b []byte) ActorKind {
+	for _, k := range [...]ActorKind{User, Agent, Server} {
+		if string(b) == string(k) {
+			return k
+		}
+	}
+	return ActorKind(b)
 }
 
 // reader takes an envelope apart. After the first thing that is not as expected
@@ -131,8 +174,16 @@ func (r *reader) stamp(key string) At {
 	return AtOf(t)
 }
 
-func (r *reader) hash(key string) Hash {
-	h, err := parseHash(r.optional(key))
+func (r *reader) hash(key string) (h Hash) {
+	s := r.maybe(key)
+	if s == nil {
+		return h
+	}
+	if len(s) != hex.EncodedLen(len(h)) {
+		r.bad = true
+		return h
+	}
+	_, err := hex.Decode(h[:], s)
 	r.bad = r.bad || err != nil
 	return h
 }

@@ -91,7 +91,50 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 		if err != nil || label.Type != e.Type || label.Workstream != e.Workstream {
 			rt.Fatalf("label %+v of type %q, workstream %q, %v", label, e.Type, e.Workstream, err)
 		}
+		checkOutline(rt, e)
 	})
+}
+
+// checkOutline compares the outline of an event with the event.
+func checkOutline(t rapid.TB, e Event) {
+	f := e.Fact()
+	got, err := f.Outline(e.Session, func(string) bool { return false })
+	if err != nil || got.Session != e.Session || got.Seq != e.Seq || got.At != e.At || got.Type != e.Type || got.Workstream != e.Workstream ||
+		got.Actor.Key() != e.Actor.Key() || got.ClientID != e.ClientID || got.Prev != e.Prev {
+		t.Fatalf("outline %+v, %v\nof %s", got, err, f.JSON)
+	}
+	want, _ := f.Event()
+	for name, whole := range map[string]func() (Event, error){
+		"another session": func() (Event, error) { return f.Outline("other", func(string) bool { return false }) },
+		"whole":           func() (Event, error) { return f.Outline(e.Session, func(typ string) bool { return typ == e.Type }) },
+	} {
+		if got, err := whole(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("%s: %+v, %v\nof %s", name, got, err, f.JSON)
+		}
+	}
+}
+
+// Reading an outline must not take what decoding takes, or a node of a cluster applies half as many events.
+func TestOutlineDoesNotDecodeThePayload(t *testing.T) {
+	s := newScript(t)
+	for _, v := range vectors {
+		v.play(s)
+	}
+	for _, e := range s.events() {
+		checkOutline(t, e)
+		if got, err := e.Fact().Outline(e.Session, func(string) bool { return false }); err != nil || got.Body != nil || got.Payload != nil {
+			t.Fatalf("decoded: %s, %v", e.AppendJSON(nil), err)
+		}
+	}
+	for _, bad := range []string{
+		`{"session_id":"s","sequence":1,"timestamp":"2026-01-02T03:04:05.000006Z","type":"agent.text","prev":"00","payload":{}}`,
+		`{"session_id":"s","sequence":1,"timestamp":"2026-01-02T03:04:05.000006Z","type":"agent.text","prev":"` + strings.Repeat("0", 34) + `","payload":{}}`,
+		`{"session_id":"s","sequence":1,"timestamp":"2026-01-02T03:04:05.000006Z","type":"agent.text","payload":`,
+	} {
+		if _, err := (Fact{JSON: []byte(bad)}).Outline("s", func(string) bool { return false }); CodeOf(err) != Invalid {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
 }
 
 func TestStoredEventsUseTheFastReader(t *testing.T) {

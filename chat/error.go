@@ -57,6 +57,9 @@ const (
 	// OutcomeUnknown: the node that was asked ended meanwhile; it may have stored the
 	// request or not.
 	OutcomeUnknown Reason = "outcome_unknown"
+	// NoOwner: no node of the cluster can write the session at the moment; nothing was
+	// written.
+	NoOwner Reason = "no_owner"
 	// AttemptOver: the turn is in a newer attempt. Details: turn_id, attempt.
 	AttemptOver Reason = "attempt_over"
 	// EpochSuperseded: a sidecar with a higher epoch writes to the session. Details:

@@ -68,7 +68,11 @@ func register[B Body](decode func(json.RawMessage) (B, error)) {
 		return b, err
 	}
 	kinds[zero.Type()] = func() Body { var b B; return b }
+	names[zero.Type()] = zero.Type()
 }
+
+// names has the name of every type, so that reading one needs no memory.
+var names = map[string]string{}
 
 var decoders = map[string]func(json.RawMessage) (Body, error){}
 

@@ -94,6 +94,15 @@ func (p *testServer) run() {
 	go func() { ended <- sessions.Run(run) }()
 }
 
+// startTurn starts a process that answers the first message of a new session.
+func (p *testServer) startTurn() {
+	p.t.Helper()
+	p.start(0)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("hi")
+}
+
 // shutdown shuts the process down.
 func (p *testServer) shutdown() {
 	p.t.Helper()

@@ -82,14 +82,12 @@ func (p *Pool) take(m *turnMessage) (answer string) {
 func (p *Pool) work(r *registration, t *remoteTurn) {
 	for {
 		p.mu.Lock()
-		if t.working = len(t.queue) > 0; !t.working {
-			t.queue = nil
-			p.mu.Unlock()
+		m, ok := takeFirst(&t.queue)
+		t.working = ok
+		p.mu.Unlock()
+		if !ok {
 			return
 		}
-		m := t.queue[0]
-		t.queue = t.queue[1:]
-		p.mu.Unlock()
 		tell, err := p.prepare(r, m)
 		p.mu.Lock()
 		switch current := p.locals[r.id] == r && r.turns[m.Turn.Turn] == t && t.epoch == m.Epoch; {
@@ -181,13 +179,14 @@ func (p *Pool) report(r *registration, t *remoteTurn, cause error) (wait func(ct
 		if err == nil {
 			answer, err = p.nodes.Ask(ctx, t.owner, t.ref.Turn, b)()
 		}
-		if err == nil && string(answer) == answerGone {
-			err = errMoved
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		refused := chat.CodeOf(err) == chat.Conflict
+		if err == nil && string(answer) == answerGone || refused && (r.turns[t.ref.Turn] != nil || !p.current(t)) {
+			err, refused = errMoved, false // there is another owner, which may have given the turn to the worker again
 		}
-		if result = err; err != nil && chat.CodeOf(err) != chat.Conflict {
-			p.mu.Lock()
+		if result = err; err != nil && !refused {
 			r.reconnect() // the worker reports the end again
-			p.mu.Unlock()
 		}
 	}()
 	return func(ctx context.Context) error {

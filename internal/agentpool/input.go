@@ -13,7 +13,8 @@ import (
 type turnInput struct {
 	*agent.Inbox
 	arrived   chan struct{} // a message or other news for the turn may have arrived; has room for one
-	ended     chan struct{} // closed when the turn has ended in the log
+	ended     chan struct{} // closed when the turn has ended in the log, or another node runs it
+	moved     bool          // another node runs it; does not change once ended is closed
 	finished  chan struct{} // closed when the runner has finished with the turn
 	abandoned chan struct{} // closed when the runner no longer waits for the agent
 	stopBy    atomic.Int64  // as chat.At: until when the agent may take to stop; 0 means the default
@@ -39,13 +40,15 @@ func (in *turnInput) stopTimeout(least time.Duration) time.Duration {
 func (in *turnInput) waitEnd(ctx context.Context) error {
 	select {
 	case <-in.ended:
-		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-in.finished:
 	}
 	select {
 	case <-in.ended:
+		if in.moved {
+			return errMoved
+		}
 		return nil
 	default:
 		return chat.Errorf(chat.Unavailable, "the end of the turn is not stored, because the server is shutting down; report it again when the server is back")

@@ -190,7 +190,7 @@ func (p *Pool) heard(node string, w sentWorker) {
 		r.claims, r.commands = nil, w.Commands
 	}
 	for _, turn := range w.Turns {
-		j := g.job(turn)
+		j := g.byTurn[turn]
 		switch {
 		case j != nil && j.holder == r:
 		case j != nil && j.holder == nil && !j.moving:
@@ -233,7 +233,7 @@ func (p *Pool) checkClaims(ctx context.Context) {
 	for _, g := range p.groups {
 		for _, r := range g.workers {
 			for _, turn := range r.claims {
-				if g.job(turn) == nil && p.here(turn) {
+				if g.byTurn[turn] == nil && p.here(turn) {
 					named[turn] = true
 				}
 			}

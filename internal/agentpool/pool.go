@@ -49,7 +49,8 @@ type groupKey struct{ workspace, name string }
 // workerGroup has the workers and the turns of one agent name.
 type workerGroup struct {
 	workers []*registration
-	jobs    []*job
+	jobs    []*job               // in order of arrival
+	byTurn  map[chat.TurnID]*job // every piece of a worker is looked up here
 }
 
 // job is a turn that waits for a worker or that a worker has.
@@ -81,7 +82,7 @@ func NewPool(opt PoolOptions) *Pool {
 func (p *Pool) group(k groupKey) *workerGroup {
 	g := p.groups[k]
 	if g == nil {
-		g = &workerGroup{}
+		g = &workerGroup{byTurn: map[chat.TurnID]*job{}}
 		p.groups[k] = g
 	}
 	return g
@@ -108,16 +109,6 @@ func (p *Pool) removeEmpty(k groupKey) {
 	if g := p.groups[k]; g != nil && len(g.workers) == 0 && len(g.jobs) == 0 {
 		delete(p.groups, k)
 	}
-}
-
-// job returns a turn of the group, or nil.
-func (g *workerGroup) job(turn chat.TurnID) *job {
-	for _, j := range g.jobs {
-		if j.turn.id == turn {
-			return j
-		}
-	}
-	return nil
 }
 
 // room returns how many more turns a worker can get. The caller holds mu.
@@ -195,7 +186,7 @@ func (p *Pool) answer(ctx context.Context, k groupKey, t *turn, taken func() boo
 	j := &job{turn: t, changed: make(chan struct{}, 1), done: make(chan error, 1), orphaned: t.resumed(), restarted: t.resumed(), since: time.Now()}
 	p.mu.Lock()
 	g := p.group(k)
-	g.jobs = append(g.jobs, j)
+	g.jobs, g.byTurn[t.id] = append(g.jobs, j), j
 	if w := g.claimant(t.id); w != nil {
 		p.give(j, w) // it reconnected before the turn was found again
 	}
@@ -362,6 +353,9 @@ func (p *Pool) remove(k groupKey, j *job) {
 	defer p.mu.Unlock()
 	g := p.group(k)
 	g.jobs = slices.DeleteFunc(g.jobs, func(o *job) bool { return o == j })
+	if g.byTurn[j.turn.id] == j {
+		delete(g.byTurn, j.turn.id)
+	}
 	if w := j.holder; w != nil {
 		w.held--
 		if p.nodes != nil && w.endOf(j.turn.id) == nil {

@@ -4,14 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // A tool that is not repeatable is not run again after a kill between call and
@@ -40,10 +44,7 @@ func TestUnrepeatableToolIsNotRunAgain(t *testing.T) {
 		}
 		return t.Say(ctx, "done")
 	})
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	for range 2 {
 		<-p.journal.Killed
 		p.restart(0)
@@ -68,30 +69,31 @@ func TestStopKeepsTheResultOfATool(t *testing.T) {
 		})
 		return err
 	})
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	p.awaitEnd(chat.Stopped)
 	p.wantLog("user hi", "turn.started", "calls pay", "turn.stop_requested", "got 1", "ended stopped")
+}
+
+// killedWithAnOpenPrompt returns a server that was killed while its agent waited for an answer. The agent repeats the answer.
+func killedWithAnOpenPrompt(t *testing.T) (p *testServer, request string) {
+	t.Helper()
+	p = newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
+		if err != nil {
+			return err
+		}
+		return t.Say(ctx, "You said "+a.Text)
+	}))
+	p.startTurn()
+	request = p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
+	p.kill()
+	return p, request
 }
 
 func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 	for _, what := range []string{"answered", "stopped"} {
 		t.Run(what, func(t *testing.T) {
-			p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
-				a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
-				if err != nil {
-					return err
-				}
-				return t.Say(ctx, "You said "+a.Text)
-			}))
-			p.start(0)
-			p.run()
-			p.begin(chat.NewSession{})
-			p.say("hi")
-			request := p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
-			p.kill()
+			p, request := killedWithAnOpenPrompt(t)
 			p.start(0) // no runner yet
 			var err error
 			if what == "answered" {
@@ -117,19 +119,7 @@ func TestAnsweredOrStoppedWhileDown(t *testing.T) {
 // space, not only at the next start.
 func TestTurnIsResumedWhenTheDiskHasSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
-			a, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
-			if err != nil {
-				return err
-			}
-			return t.Say(ctx, "You said "+a.Text)
-		}))
-		p.start(0)
-		p.run()
-		p.begin(chat.NewSession{})
-		p.say("hi")
-		request := p.awaitType("agent.input_request").Body.(chat.AgentInputRequest).RequestID
-		p.kill()
+		p, request := killedWithAnOpenPrompt(t)
 		p.start(0)
 		p.journal.Full.Store(true)
 		p.run()
@@ -167,10 +157,7 @@ func TestShownTextIsKeptAfterACrash(t *testing.T) {
 		}
 		return w.Close(ctx)
 	})
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	for range len(words) - 1 {
 		<-p.journal.Killed
 		p.restart(0)
@@ -197,10 +184,7 @@ func TestShownTextIsKeptAfterACrash(t *testing.T) {
 			p.journal.KillAfter(0)
 			return w.Close(ctx)
 		})
-		p.start(0)
-		p.run()
-		p.begin(chat.NewSession{})
-		p.say("hi")
+		p.startTurn()
 		<-p.journal.Killed
 		p.restart(0)
 		p.awaitEnd(chat.Done)
@@ -216,10 +200,7 @@ func TestCrashLoopEnds(t *testing.T) {
 		p.journal.KillAfter(0)
 		return t.Say(ctx, "never stored")
 	})
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	for range 2 {
 		<-p.journal.Killed
 		p.restart(0)
@@ -243,10 +224,7 @@ func TestShutdownKeepsTurnsForTheNextStart(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}))
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	<-entered
 	p.opt.Clean = true
 	for range 5 { // more crashes than a turn may have
@@ -292,10 +270,7 @@ func TestTurnEndsWhenTheDiskHasSpace(t *testing.T) {
 		defer close(failed)
 		return t.Say(ctx, "no room")
 	})
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	<-failed
 	p.journal.Full.Store(false)
 	p.awaitEnd(chat.Failed)
@@ -314,10 +289,7 @@ func TestErasedTurnsEnd(t *testing.T) {
 		ended <- t.Say(context.Background(), "hello?")
 		return ctx.Err()
 	}))
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	<-entered
 	if _, err := p.Erase(ctx, ann, "s"); err != nil {
 		t.Fatal(err)
@@ -393,13 +365,114 @@ func TestAgentMayDifferAfterACrash(t *testing.T) {
 		_, err := t.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 		return err
 	})
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	<-p.journal.Killed
 	p.restart(0)
 	if end := p.awaitEnd(chat.Failed); !strings.Contains(end.Error, "does not repeat its steps") {
 		t.Fatal(end.Error)
+	}
+}
+
+// unwritableSessions refuses the first appends and previews of agents after its counter is set, as a node that is cut off does.
+type unwritableSessions struct {
+	*session.Sessions
+	refuse atomic.Int64
+	reason chat.Reason
+}
+
+func (s *unwritableSessions) refused() error {
+	if s.refuse.Add(-1) < 0 {
+		return nil
+	}
+	return chat.Errorf(chat.Unavailable, "the session cannot be written at the moment").WithReason(s.reason)
+}
+
+func (s *unwritableSessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
+	if err := s.refused(); err != nil {
+		return nil, err
+	}
+	return s.Sessions.Append(ctx, c, id, drafts)
+}
+
+func (s *unwritableSessions) Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error {
+	if err := s.refused(); err != nil {
+		return err
+	}
+	return s.Sessions.Preview(ctx, c, id, pieces)
+}
+
+// In a cluster a session cannot be written while its node is cut off. The turn goes on when it can, and is no crash.
+func TestTurnGoesOnAfterItsSessionCouldNotBeWritten(t *testing.T) {
+	for _, reason := range []chat.Reason{chat.NoOwner, chat.OwnerChanged, chat.OutcomeUnknown} {
+		for _, write := range []string{"preview", "append"} {
+			t.Run(string(reason)+" "+write, func(t *testing.T) {
+				t.Parallel()
+				s := &unwritableSessions{reason: reason}
+				var calls atomic.Int64
+				p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+					w := t.Stream(true)
+					if err := w.Write(ctx, "one "); err != nil {
+						return err
+					}
+					first := calls.Add(1) == 1
+					if first && write == "preview" {
+						s.refuse.Store(1)
+					}
+					if err := w.Write(ctx, "two"); err != nil {
+						return fmt.Errorf("wrapped: %w", err)
+					}
+					if first && write == "append" {
+						s.refuse.Store(1)
+					}
+					return w.Close(ctx)
+				}))
+				p.start(0)
+				s.Sessions = p.Sessions
+				p.runner.Attach(s)
+				p.run()
+				p.begin(chat.NewSession{})
+				p.say("hi")
+				p.awaitEnd(chat.Done)
+				p.wantLog("user hi", "turn.started", "says one two", "ended done")
+				if n := calls.Load(); n != 2 {
+					t.Errorf("the agent was called %d times", n)
+				}
+			})
+		}
+	}
+}
+
+// An agent may get the same errors from elsewhere, such as another cluster. They fail its turn; it is not called again.
+func TestAnErrorFromElsewhereFailsTheTurn(t *testing.T) {
+	for _, reason := range []chat.Reason{chat.NoOwner, chat.OwnerChanged, chat.OutcomeUnknown} {
+		elsewhere := chat.Errorf(chat.Unavailable, "the other cluster has no owner").WithReason(reason)
+		for name, answer := range map[string]func(context.Context, *agent.Turn) error{
+			"returned": func(context.Context, *agent.Turn) error { return elsewhere },
+			"the source of a file": func(ctx context.Context, t *agent.Turn) error {
+				return t.File(ctx, chat.AgentArtifact{Path: "a.txt", MediaType: "text/plain"}, iotest.ErrReader(elsewhere))
+			},
+		} {
+			t.Run(string(reason)+" "+name, func(t *testing.T) {
+				var calls atomic.Int64
+				p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+					if calls.Add(1) > 1 {
+						return nil
+					}
+					return answer(ctx, t)
+				}))
+				p.opt.Store = func(_ context.Context, _ chat.SessionID, _, _ string, body io.Reader, commit func(int64) error) error {
+					n, err := io.Copy(io.Discard, body)
+					if err != nil {
+						return err
+					}
+					return commit(n)
+				}
+				p.startTurn()
+				p.awaitEnd(chat.Failed)
+				if n := calls.Load(); n != 1 {
+					t.Errorf("the agent was called %d times", n)
+				}
+			})
+		}
 	}
 }

@@ -178,10 +178,8 @@ func (r *registration) Finish(turn chat.TurnID, cause error) error {
 // job finds a turn that the worker has. The caller holds Pool.mu.
 func (r *registration) job(turn chat.TurnID) (*job, error) {
 	if g := r.pool.groups[r.key]; g != nil {
-		for _, j := range g.jobs {
-			if j.holder == r && j.turn.id == turn {
-				return j, nil
-			}
+		if j := g.byTurn[turn]; j != nil && j.holder == r {
+			return j, nil
 		}
 	}
 	return nil, chat.Errorf(chat.Conflict, "turn %s is not yours: it has ended or was given to another worker", turn)

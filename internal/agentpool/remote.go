@@ -133,19 +133,28 @@ func (o *outbox) add(w *remoteWorker, m *turnMessage) {
 	}
 }
 
+// takeFirst removes the first element of a queue. ok is false if the queue is empty; then its memory is released.
+func takeFirst[T any](queue *[]T) (first T, ok bool) {
+	if len(*queue) == 0 {
+		*queue = nil
+		return first, false
+	}
+	first = (*queue)[0]
+	*queue = (*queue)[1:]
+	return first, true
+}
+
 // send sends what is queued, until the queue is empty.
 func (o *outbox) send(p *Pool) {
 	asked := make(chan struct{}, maxAsked)
 	for {
 		o.mu.Lock()
-		if o.sending = len(o.queue) > 0; !o.sending {
-			o.queue = nil
-			o.mu.Unlock()
+		next, ok := takeFirst(&o.queue)
+		o.sending = ok
+		o.mu.Unlock()
+		if !ok {
 			return
 		}
-		next := o.queue[0]
-		o.queue = o.queue[1:]
-		o.mu.Unlock()
 		asked <- struct{}{}
 		ctx, cancel := context.WithTimeout(context.Background(), askTime)
 		b, err := json.Marshal(next.m)
@@ -191,7 +200,7 @@ func (p *Pool) refused(w *remoteWorker, m *turnMessage) {
 		return
 	}
 	g := p.group(r.key)
-	if j := g.job(m.Turn.Turn); j != nil && j.holder == r {
+	if j := g.byTurn[m.Turn.Turn]; j != nil && j.holder == r {
 		j.holder = nil
 		j.orphaned = j.given // its worker may return
 		r.held--

@@ -32,6 +32,7 @@ const (
 	afterRestart  = "the server was restarted"
 	afterImport   = "the session was imported"
 	afterHandover = "another server took the session over"
+	afterSilence  = "the session could not be written for some time"
 	afterLoss     = "the server that ran it was lost, and another one took the session over"
 )
 
@@ -128,6 +129,7 @@ func (r *Runner) resumeAll(ctx context.Context, list []resumption) (waiting []re
 		}
 		switch {
 		case err == nil || ctx.Err() != nil:
+		case chat.ReasonOf(err) == chat.OwnerChanged: // the next owner resumes them
 		case chat.CodeOf(err) == chat.Unavailable:
 			r.opt.Logger.WarnContext(ctx, "turns cannot be resumed yet; trying again", "session", id, "err", err)
 			waiting = append(waiting, s)

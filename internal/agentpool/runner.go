@@ -53,7 +53,7 @@ type line struct {
 	workstream string
 }
 
-// run is a running turn. Runner.mu guards waits, stop, stopped and lost; the others do not change once it has begun.
+// run is a running turn. Runner.mu guards waits, stop, stopped and in.moved; the others do not change once it has begun.
 type run struct {
 	ref     chat.TurnRef
 	line    line
@@ -67,7 +67,6 @@ type run struct {
 	waits   bool                    // for Run
 	stop    context.CancelCauseFunc // nil until it runs
 	stopped bool
-	lost    bool // another node runs it
 }
 
 // errShutdown is the cause of a turn's context when the server shuts down.
@@ -161,8 +160,8 @@ func (r *Runner) Release(of func(chat.SessionID) bool) {
 			continue
 		}
 		delete(r.runs, at)
+		u.in.moved = true
 		close(u.in.ended)
-		u.lost = true
 		if u.stop != nil {
 			u.stop(errShutdown)
 		}
@@ -270,7 +269,7 @@ func (r *Runner) answer(until context.Context, u *run) {
 	r.mu.Lock()
 	u.stop = cancel
 	switch {
-	case u.lost:
+	case u.in.moved:
 		cancel(errShutdown)
 	case u.stopped:
 		cancel(agent.ErrStopped)
@@ -312,6 +311,7 @@ func (r *Runner) end(until context.Context, u *run, ref chat.TurnRef, outcome ch
 // ask calls the agent and returns the turn in its last attempt. The outcome is empty if the next process has to resume the
 // turn.
 func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.TurnRef, outcome chat.Outcome, cause string) {
+	defer close(u.in.abandoned)
 	ref = u.ref
 	turn, err := r.load(ctx, u)
 	if err == nil {
@@ -320,6 +320,11 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 		}
 		if err == nil {
 			err = r.callAgent(ctx, u, turn)
+		}
+		for unwritable(err) && sleep.For(ctx, resumePause) == nil {
+			if err = turn.nextAttempt(ctx, afterSilence, false); err == nil {
+				err = r.callAgent(ctx, u, turn)
+			}
 		}
 		ref = turn.Ref() // the pool may have begun another attempt
 	}
@@ -341,10 +346,17 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 	return ref, chat.Failed, agent.ErrorText(err)
 }
 
+// unwritable reports whether a turn could not go on because no node of the cluster could write its session, or because it is not known
+// whether one has. The agent is called again when it can: an owner that was cut off for a while stays the owner, and if another node
+// has taken the session over, that one runs the turn. Errors that the agent has from elsewhere do not count.
+func unwritable(err error) bool {
+	_, ok := errors.AsType[*unwrittenError](err)
+	return ok
+}
+
 // callAgent calls the agent. It returns without waiting for an agent that ignores the end of its context; what the agent
 // stores later is refused.
 func (r *Runner) callAgent(ctx context.Context, u *run, turn *turn) error {
-	defer close(u.in.abandoned)
 	done := make(chan error, 1)
 	go func() { done <- r.agents.answer(ctx, u.agent, turn, r.opt.Logger) }()
 	select {

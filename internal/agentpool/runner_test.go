@@ -29,10 +29,7 @@ func TestOutcomes(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := newServer(t, tt.agent)
-			p.start(0)
-			p.run()
-			p.begin(chat.NewSession{})
-			p.say("hi")
+			p.startTurn()
 			if end := p.awaitEnd(tt.outcome); end.Error != tt.cause {
 				t.Fatalf("cause %.100q", end.Error)
 			}
@@ -61,10 +58,7 @@ func TestStopping(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newServer(t, a)
-			p.start(0)
-			p.run()
-			p.begin(chat.NewSession{})
-			p.say("hi")
+			p.startTurn()
 			if name == "asks" {
 				p.awaitType("agent.input_request")
 			}
@@ -96,10 +90,7 @@ func TestAgentThatIgnoresAStop(t *testing.T) {
 		return nil
 	}))
 	p.opt.StopGrace = 20 * time.Millisecond
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -120,10 +111,7 @@ func TestStoppedAgentStoresItsLastEvents(t *testing.T) {
 		return t.Say(context.WithoutCancel(ctx), "as far as I came")
 	}))
 	p.opt.StopGrace = time.Minute
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	if _, err := p.Stop(ctx, ann, "s", "", ""); err != nil {
 		t.Fatal(err)
 	}
@@ -145,10 +133,7 @@ func TestTurnEndedInTheLogIsNotWaitedFor(t *testing.T) {
 		return nil
 	}))
 	p.opt.StopGrace = time.Hour
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	if err := p.EndTurn(ctx, <-begun, chat.Failed, "out of time"); err != nil {
 		t.Fatal(err)
 	}

@@ -183,7 +183,7 @@ func (t *turn) current() chat.Assignment {
 func (t *turn) nextAttempt(ctx context.Context, reason string, crash bool) error {
 	next, ok, err := t.sessions.ResumeTurn(ctx, t.Ref(), reason, crash)
 	if err != nil {
-		return err
+		return written(err)
 	}
 	if !ok {
 		return chat.Errorf(chat.Conflict, "the turn was given up")
@@ -211,6 +211,20 @@ func (t *turn) fault(ctx context.Context, err error) {
 	}
 }
 
+// unwrittenError is the error of a write of the turn that no node of the cluster could store, or whose outcome is not known.
+type unwrittenError struct{ error }
+
+func (e *unwrittenError) Unwrap() error { return e.error }
+
+// written returns the error of a write of the turn, as an unwrittenError if it is one.
+func written(err error) error {
+	switch chat.ReasonOf(err) {
+	case chat.NoOwner, chat.OwnerChanged, chat.OutcomeUnknown:
+		return &unwrittenError{err}
+	}
+	return err
+}
+
 // Ref names the turn in its current attempt.
 func (t *turn) Ref() chat.TurnRef {
 	t.mu.Lock()
@@ -224,14 +238,15 @@ func (t *turn) Append(ctx context.Context, drafts []chat.Draft) ([]chat.Event, e
 	for i := range drafts {
 		drafts[i].Turn, drafts[i].Attempt, drafts[i].Workstream = ref.Turn, ref.Attempt, t.assignment.Workstream
 	}
-	return t.sessions.Append(ctx, t.caller, ref.Session, drafts)
+	events, err := t.sessions.Append(ctx, t.caller, ref.Session, drafts)
+	return events, written(err)
 }
 
 // Preview shows the text of an open block from byte shown on.
 func (t *turn) Preview(ctx context.Context, b chat.Block, shown int) error {
-	return t.sessions.Preview(ctx, t.caller, t.session, []chat.Preview{{
+	return written(t.sessions.Preview(ctx, t.caller, t.session, []chat.Preview{{
 		Block: b.ID, Offset: shown, Text: b.Text[shown:], Kind: b.Kind, Workstream: b.Workstream, Turn: t.id, Attempt: t.Ref().Attempt,
-	}})
+	}}))
 }
 
 // StoreFile stores a file of the session.
@@ -239,12 +254,29 @@ func (t *turn) StoreFile(ctx context.Context, path, mediaType string, body io.Re
 	if t.store == nil {
 		return chat.Errorf(chat.Unavailable, "this server keeps no files")
 	}
-	return t.store(ctx, t.session, path, mediaType, body, commit)
+	r := &bodyReader{Reader: body}
+	err := t.store(ctx, t.session, path, mediaType, r, commit)
+	if r.failed {
+		return err // of the agent's own source
+	}
+	return written(err)
+}
+
+// bodyReader notes whether a body could not be read.
+type bodyReader struct {
+	io.Reader
+	failed bool
+}
+
+func (r *bodyReader) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.failed = r.failed || err != nil && err != io.EOF
+	return n, err
 }
 
 // WithdrawPrompt closes a prompt of the turn.
 func (t *turn) WithdrawPrompt(ctx context.Context, requestID string) error {
-	return t.sessions.WithdrawPrompt(ctx, t.Ref(), requestID)
+	return written(t.sessions.WithdrawPrompt(ctx, t.Ref(), requestID))
 }
 
 // Read returns stored events of the session.
@@ -261,7 +293,7 @@ func (t *turn) State(ctx context.Context) (*chat.State, error) {
 func (t *turn) TakeMessages(ctx context.Context) ([]chat.Event, error) {
 	seqs, err := t.sessions.TakeSteered(ctx, t.Ref())
 	if err != nil {
-		return nil, err
+		return nil, written(err)
 	}
 	return t.events(ctx, seqs)
 }
@@ -275,7 +307,7 @@ func (t *turn) TakeEvents(ctx context.Context, workstreams ...string) (events []
 		seqs, err = t.sessions.TakeEvents(ctx, t.Ref())
 	}
 	if err != nil {
-		return nil, err
+		return nil, written(err)
 	}
 	return t.events(ctx, seqs)
 }
@@ -284,22 +316,26 @@ func (t *turn) TakeEvents(ctx context.Context, workstreams ...string) (events []
 func (t *turn) Launch(ctx context.Context, l chat.Launch) (chat.WorkstreamStatus, error) {
 	ref := t.Ref()
 	l.Parent, l.Turn, l.Attempt = t.assignment.Workstream, ref.Turn, ref.Attempt
-	return t.sessions.Launch(ctx, t.caller, t.session, l)
+	st, err := t.sessions.Launch(ctx, t.caller, t.session, l)
+	return st, written(err)
 }
 
 // MessageWorkstream sends a follow-up to a workstream.
 func (t *turn) MessageWorkstream(ctx context.Context, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return t.sessions.MessageWorkstream(ctx, t.caller, t.session, name, t.from(m))
+	st, err := t.sessions.MessageWorkstream(ctx, t.caller, t.session, name, t.from(m))
+	return st, written(err)
 }
 
 // SteerWorkstream sends a directive to a workstream.
 func (t *turn) SteerWorkstream(ctx context.Context, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return t.sessions.SteerWorkstream(ctx, t.caller, t.session, name, t.from(m))
+	st, err := t.sessions.SteerWorkstream(ctx, t.caller, t.session, name, t.from(m))
+	return st, written(err)
 }
 
 // TerminateWorkstream ends a workstream.
 func (t *turn) TerminateWorkstream(ctx context.Context, name string, m chat.Steering) (chat.WorkstreamStatus, error) {
-	return t.sessions.TerminateWorkstream(ctx, t.caller, t.session, name, t.from(m))
+	st, err := t.sessions.TerminateWorkstream(ctx, t.caller, t.session, name, t.from(m))
+	return st, written(err)
 }
 
 func (t *turn) from(m chat.Steering) chat.Steering {
@@ -310,7 +346,7 @@ func (t *turn) from(m chat.Steering) chat.Steering {
 
 // ReportWorkstream reports the progress of the turn's workstream.
 func (t *turn) ReportWorkstream(ctx context.Context, clientID string, p chat.WorkstreamProgress) error {
-	return t.sessions.ReportWorkstream(ctx, t.Ref(), clientID, p)
+	return written(t.sessions.ReportWorkstream(ctx, t.Ref(), clientID, p))
 }
 
 // Workstreams returns the status of all workstreams of the session.

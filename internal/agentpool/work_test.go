@@ -105,25 +105,30 @@ func TestATurnLaunchesAndAwaits(t *testing.T) {
 	}
 }
 
+// endsDespiteAKill starts a process that is killed after some writes, and restarts it. It returns when the turn of the main line
+// has ended; whole reports that this took fewer writes.
+func (p *testServer) endsDespiteAKill(writes int64) (whole bool) {
+	p.t.Helper()
+	p.start(writes)
+	p.run()
+	p.begin(chat.NewSession{})
+	p.say("go")
+	ended := func(evs []chat.Event) bool {
+		return slices.ContainsFunc(evs, func(e chat.Event) bool { return e.Type == "turn.completed" && e.Workstream == "" })
+	}
+	if whole = p.awaitOrDeath("the end", ended); !whole {
+		p.restart(0)
+		p.await("the end", ended)
+	}
+	return whole
+}
+
 // After a kill at any write, every workstream is launched, answered and reported
 // once.
 func TestWorkstreamsSurviveAKillAtEveryWrite(t *testing.T) {
 	for writes := int64(3); ; writes++ {
 		p := newServer(t, on{"": launchAll("a", "b", "c")})
-		p.start(writes)
-		p.run()
-		if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
-			t.Fatal(err)
-		}
-		p.say("go")
-		ended := func(evs []chat.Event) bool {
-			return slices.ContainsFunc(evs, func(e chat.Event) bool { return e.Type == "turn.completed" && e.Workstream == "" })
-		}
-		whole := p.awaitOrDeath("the end", ended)
-		if !whole {
-			p.restart(0)
-			p.await("the end", ended)
-		}
+		whole := p.endsDespiteAKill(writes)
 		if s := p.logText("s"); strings.Count(s, "says a completed Did a., b completed Did b., c completed Did c.") != 1 {
 			t.Fatalf("cut after %d writes:\n%s", writes, s)
 		}
@@ -176,20 +181,7 @@ func TestWorkstreamCallsWithinAToolKeepTheirOrder(t *testing.T) {
 	}}
 	for writes := int64(3); ; writes++ {
 		p := newServer(t, a)
-		p.start(writes)
-		p.run()
-		if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "s"}); err != nil {
-			t.Fatal(err)
-		}
-		p.say("go")
-		ended := func(evs []chat.Event) bool {
-			return slices.ContainsFunc(evs, func(e chat.Event) bool { return e.Type == "turn.completed" && e.Workstream == "" })
-		}
-		whole := p.awaitOrDeath("the end", ended)
-		if !whole {
-			p.restart(0)
-			p.await("the end", ended)
-		}
+		whole := p.endsDespiteAKill(writes)
 		for _, name := range []string{"x", "y"} {
 			if n := p.count("workstream.message", name); n != 1 || p.count("workstream.launched", name) != 1 || p.status(name).State != chat.WorkCanceled {
 				t.Fatalf("cut after %d writes: %d messages to %s\n%s", writes, n, name, p.logText("s"))

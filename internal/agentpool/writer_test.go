@@ -21,10 +21,7 @@ func written(t *testing.T, pieces ...string) []chat.AgentText {
 		}
 		return w.Close(ctx)
 	}))
-	p.start(0)
-	p.run()
-	p.begin(chat.NewSession{})
-	p.say("hi")
+	p.startTurn()
 	p.awaitEnd(chat.Done)
 	facts, _, err := p.Read(ctx, ann, "s", chat.Range{Types: []string{"agent.text"}})
 	if err != nil {

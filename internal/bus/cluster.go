@@ -18,6 +18,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,7 +40,7 @@ type Cluster struct {
 	Node      string   // id of this node; no other node may ever have it
 	Listen    string   // where the other nodes connect
 	Advertise string   // where they find this node; "" means the entry of Peers that is Listen
-	Peers     []string // addresses of all nodes, this one included: their number is the size of the cluster
+	Peers     []string // addresses of all nodes, that of Listen included: their number is the size of the cluster
 	Key       []byte   // secret of the nodes; empty allows plain connections on loopback addresses
 	SyncLater bool     // an acknowledgement means that the memory of a majority has the message
 }
@@ -71,6 +73,9 @@ func (c *Cluster) validate() error {
 			errs = append(errs, fmt.Errorf("nodes connect to %s, which is not on this machine: the cluster needs a secret", addr))
 		}
 	}
+	if len(c.Peers) > 0 && !slices.Contains(c.Peers, c.Listen) {
+		errs = append(errs, fmt.Errorf("the addresses of the nodes do not have %s, the one of this node", c.Listen))
+	}
 	if len(c.Key) > 0 && len(c.Key) < sha256.Size {
 		errs = append(errs, errors.New("the key of a cluster has at least 32 bytes"))
 	}
@@ -82,8 +87,8 @@ func (c *Cluster) apply(o *server.Options) error {
 	// Accounts with JetStream can only be configured by text. Every node knows the main accounts of all nodes, because the leader
 	// of JetStream creates the streams of all of them.
 	text := "accounts { " + nodesAccount + " { jetstream: enabled }"
-	for _, addr := range c.Peers {
-		text += ", " + accountAt(mainAccount, addr) + " { jetstream: enabled }"
+	for place := range c.Peers {
+		text += ", " + accountAt(mainAccount, place) + " { jetstream: enabled }"
 	}
 	text += " }"
 	var accounts server.Options
@@ -126,18 +131,14 @@ func (c *Cluster) apply(o *server.Options) error {
 }
 
 // account returns the name of an account of this node's clients.
-func (c *Cluster) account(name string) string { return accountAt(name, c.Listen) }
-
-// accountAt returns the name of an account of the node at an address. The address stays when a node gets a new id after the loss
-// of its disk.
-func accountAt(name, addr string) string {
-	return name + "_" + strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
-			return r
-		}
-		return '_'
-	}, addr)
+func (c *Cluster) account(name string) string {
+	return accountAt(name, slices.Index(slices.Sorted(slices.Values(c.Peers)), c.Listen))
 }
+
+// accountAt returns the name of an account of the node whose address has that place among the sorted addresses of all nodes. The
+// place stays when a node gets a new id after the loss of its disk, and it is the same for all nodes if they reach each other
+// at other addresses than those at which they listen.
+func accountAt(name string, place int) string { return name + "_" + strconv.Itoa(place) }
 
 // tag names this node for the placement of streams.
 func (c *Cluster) tag() string { return strings.ToLower(c.account("node")) }
@@ -272,14 +273,6 @@ func (s *Server) stateOf(name string) (st server.StreamState, group string, err 
 		}
 	}
 	return st, "", errors.New("this node does not store it")
-}
-
-// ClusterAddr is where the other nodes connect, "" without a cluster.
-func (s *Server) ClusterAddr() string {
-	if a := s.nats.ClusterAddr(); a != nil {
-		return a.String()
-	}
-	return ""
 }
 
 // Routes returns how many other nodes are connected.

@@ -247,7 +247,7 @@ func TestNodesBeyondThisMachineNeedAKey(t *testing.T) {
 		{"10.0.0.1:7001", []byte("short"), false},
 		{"10.0.0.1", routeKey("one"), false},
 	} {
-		err := Options{Addr: "127.0.0.1:0", Dir: "d", Cluster: &Cluster{Name: "c", Node: "n", Listen: "127.0.0.1:7000", Peers: []string{c.peer}, Key: c.key}}.Validate()
+		err := Options{Addr: "127.0.0.1:0", Dir: "d", Cluster: &Cluster{Name: "c", Node: "n", Listen: "127.0.0.1:7000", Peers: []string{"127.0.0.1:7000", c.peer}, Key: c.key}}.Validate()
 		if (err == nil) != c.ok {
 			t.Errorf("%s with a key of %d bytes: %v", c.peer, len(c.key), err)
 		}

@@ -37,7 +37,7 @@ func (v Verdict) String() string { return [...]string{"void", "counts", "damaged
 // gives the same on every node. A copy that is damaged is returned unchanged.
 func (c Copy) Apply(pos Pos, f *Frame) (Copy, Verdict) {
 	if pos != c.Pos+1 {
-		return c, Damaged // a hole in what was read from the log
+		return c, Damaged // a gap in what was read from the log
 	}
 	next := c
 	next.Pos = pos

@@ -18,8 +18,8 @@ type bounds struct {
 	writes, claims, handovers, repeats, crashes int
 }
 
-// world is one state of a partition with three nodes: the log, what is on its way to the log, and the nodes.
-type world struct {
+// modelState is one state of a partition with three nodes: the log, what is on its way to the log, and the nodes.
+type modelState struct {
 	left    bounds
 	log     []*Frame
 	transit []*Frame // appended by a node: it may arrive later, after any other frame, or never
@@ -73,16 +73,16 @@ func count(data []write, session byte) (n byte) {
 	return n
 }
 
-func newWorld(t *testing.T, left bounds) *world {
-	w := &world{left: left, t: t}
+func newModelState(t *testing.T, left bounds) *modelState {
+	w := &modelState{left: left, t: t}
 	for i := range w.nodes {
 		w.process++
-		w.nodes[i] = node{p: NewPartition("c", 0, fmt.Sprint("n", i), w.process, Copy{}), tickets: map[Ticket]write{}}
+		w.nodes[i] = node{p: newPartition("c", 0, fmt.Sprint("n", i), w.process, Copy{}), tickets: map[Ticket]write{}}
 	}
 	return w
 }
 
-func (w *world) clone(what string, a, b int, f *Frame) *world {
+func (w *modelState) clone(what string, a, b int, f *Frame) *modelState {
 	c := *w
 	c.log = slices.Clone(w.log)
 	c.transit = slices.Clone(w.transit)
@@ -101,7 +101,7 @@ func (w *world) clone(what string, a, b int, f *Frame) *world {
 	return &c
 }
 
-func (w *world) failf(format string, args ...any) {
+func (w *modelState) failf(format string, args ...any) {
 	w.t.Helper()
 	var path []string
 	for s := w.last; s != nil; s = s.before {
@@ -116,14 +116,14 @@ func (w *world) failf(format string, args ...any) {
 }
 
 // append puts a frame on its way to the log.
-func (w *world) append(f *Frame) {
+func (w *modelState) append(f *Frame) {
 	if f != nil {
 		w.transit = append(w.transit, f)
 	}
 }
 
 // successors calls visit with every state that follows in one step.
-func (w *world) successors(visit func(*world)) {
+func (w *modelState) successors(visit func(*modelState)) {
 	for i, f := range w.transit {
 		if slices.ContainsFunc(w.transit[:i], func(g *Frame) bool { return bytes.Equal(f.Append(nil), g.Append(nil)) }) {
 			continue
@@ -192,7 +192,7 @@ func (n *node) pending() (all []write) {
 	return all
 }
 
-func (w *world) submit(i int, v write) {
+func (w *modelState) submit(i int, v write) {
 	n := &w.nodes[i]
 	t, ok := n.p.Submit(v.record())
 	if !ok {
@@ -202,7 +202,7 @@ func (w *world) submit(i int, v write) {
 	w.append(n.p.Next())
 }
 
-func (w *world) read(i int) {
+func (w *modelState) read(i int) {
 	n := &w.nodes[i]
 	pos := n.p.Copy().Pos + 1
 	f := w.log[pos-1]
@@ -225,7 +225,7 @@ func (w *world) read(i int) {
 	w.checkLog()
 }
 
-func (n *node) apply(w *world, i int, f *Frame) {
+func (n *node) apply(w *modelState, i int, f *Frame) {
 	for _, r := range f.Records {
 		v := write{r.Data[0], r.Data[1], r.Data[2]}
 		if have := count(n.data, v.session); have != v.after {
@@ -235,7 +235,7 @@ func (n *node) apply(w *world, i int, f *Frame) {
 	}
 }
 
-func (w *world) answer(v write, f fate) {
+func (w *modelState) answer(v write, f fate) {
 	if w.writes[v.number] != unanswered {
 		w.failf("write %d is answered twice", v.number)
 	}
@@ -243,10 +243,10 @@ func (w *world) answer(v write, f fate) {
 }
 
 // restart replaces the process of a node by one that has only the log up to a position.
-func (w *world) restart(i int, back Pos) {
+func (w *modelState) restart(i int, back Pos) {
 	w.process++
 	n := &w.nodes[i]
-	*n = node{p: NewPartition("c", 0, fmt.Sprint("n", i), w.process, Copy{}), tickets: map[Ticket]write{}}
+	*n = node{p: newPartition("c", 0, fmt.Sprint("n", i), w.process, Copy{}), tickets: map[Ticket]write{}}
 	for pos := range back {
 		if o := n.p.Take(pos+1, w.log[pos]); o.Verdict == Counts {
 			n.apply(w, i, w.log[pos])
@@ -255,7 +255,7 @@ func (w *world) restart(i int, back Pos) {
 }
 
 // checkLog compares the answers and the nodes with the log as a reader without a past sees it.
-func (w *world) checkLog() {
+func (w *modelState) checkLog() {
 	var c Copy
 	var data []write
 	ends := []int{0} // how much data there is after each position
@@ -293,7 +293,7 @@ func (w *world) checkLog() {
 }
 
 // key identifies a state. Two states with one key have the same future.
-func (w *world) key() uint64 {
+func (w *modelState) key() uint64 {
 	b := []byte{byte(w.left.writes), byte(w.left.claims), byte(w.left.handovers), byte(w.left.repeats), byte(w.left.crashes)}
 	for _, f := range w.writes[:8] {
 		b = append(b, byte(f))
@@ -349,11 +349,11 @@ func TestEveryInterleavingKeepsTheCopiesEqual(t *testing.T) {
 	}
 	for _, left := range all {
 		seen := map[uint64]bool{}
-		todo := []*world{newWorld(t, left)}
+		todo := []*modelState{newModelState(t, left)}
 		for len(todo) > 0 {
 			w := todo[len(todo)-1]
 			todo = todo[:len(todo)-1]
-			w.successors(func(c *world) {
+			w.successors(func(c *modelState) {
 				if k := c.key(); !seen[k] {
 					seen[k] = true
 					todo = append(todo, c)
@@ -376,11 +376,11 @@ func TestRandomSchedulesKeepTheCopiesEqual(t *testing.T) {
 	for ; walks < 50 || time.Since(begin) < limit; walks++ {
 		seed := first + uint64(walks)
 		rng := rand.New(rand.NewPCG(seed, 0))
-		w := newWorld(t, bounds{writes: 60, claims: 12, handovers: 6, repeats: 20, crashes: 6})
+		w := newModelState(t, bounds{writes: 60, claims: 12, handovers: 6, repeats: 20, crashes: 6})
 		w.seed = seed
 		for {
-			var next []*world
-			w.successors(func(c *world) { next = append(next, c) })
+			var next []*modelState
+			w.successors(func(c *modelState) { next = append(next, c) })
 			if len(next) == 0 {
 				break
 			}

@@ -48,8 +48,8 @@ type Record struct {
 const (
 	frameVersion = 1
 
-	// MaxFrame is the size of a frame that an owner fills with several records.
-	MaxFrame = 256 << 10
+	// maxFrame is the size of a frame that an owner fills with several records.
+	maxFrame = 256 << 10
 
 	maxName = 255
 )

@@ -52,7 +52,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		pos  Pos
 		f    *Frame
 	}{
-		"a hole in the log":    {one, 3, first},
+		"a gap in the log":     {one, 3, first},
 		"a missing claim":      {one, 2, &Frame{Epoch: 2, Number: 1, Digest: one.Digest}},
 		"a skipped claim":      {one, 2, &Frame{Epoch: 3, Claim: claim.Claim}},
 		"a missing frame":      {two, 3, &Frame{Epoch: 1, Number: 3, Digest: two.Digest}},

@@ -14,7 +14,7 @@ type Log interface {
 	// it is not known whether the frame is stored: it may be in the log already, get there later, or never.
 	Append(ctx context.Context, part int, frame []byte) error
 
-	// Tail returns the entries after a position, in order, without holes and without repeats, and waits for new ones. It ends
+	// Tail returns the entries after a position, in order, without gaps and without repeats, and waits for new ones. It ends
 	// with an error: that of ctx, ErrTrimmed, ErrShort, or one that says why the log cannot be read. It bridges lost connections
 	// and changes of the log's leader itself.
 	Tail(ctx context.Context, part int, after Pos) iter.Seq2[Entry, error]

@@ -31,8 +31,8 @@ type Outcome struct {
 	Unknown []Ticket // records that this process cannot judge, because its copy is damaged
 }
 
-// NewPartition returns the state of a process that starts with a copy. process must be random and not 0.
-func NewPartition(cluster string, partition uint16, node string, process uint64, have Copy) *Partition {
+// newPartition returns the state of a process that starts with a copy. process must be random and not 0.
+func newPartition(cluster string, partition uint16, node string, process uint64, have Copy) *Partition {
 	return &Partition{cluster: cluster, partition: partition, node: node, process: process, copy: have}
 }
 
@@ -106,7 +106,7 @@ func (p *Partition) Next() *Frame {
 	f := &Frame{Cluster: p.cluster, Partition: p.partition, Epoch: p.copy.Epoch, Number: p.copy.Number + 1, Digest: p.copy.Digest}
 	size := 0
 	for _, q := range p.waiting {
-		if size += len(q.record.Data); size > MaxFrame && len(f.Records) > 0 {
+		if size += len(q.record.Data); size > maxFrame && len(f.Records) > 0 {
 			break
 		}
 		f.Records = append(f.Records, q.record)

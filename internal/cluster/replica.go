@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -87,14 +88,13 @@ type ReplicaOptions struct {
 	Synced func() Pos       // returns what the store has on disk; nil means what was applied
 	MayOwn func() bool      // reports whether this process may claim the partition; nil means always
 	Claims func(Status)     // called after a claim has been applied; must not block; may be nil
+	Void   func(pos Pos)    // called after records that do not count, for example those of a former owner; must not block; may be nil
 
 	Clean     bool          // the process of this node before this one ended in order
 	MaxRecord int           // size of the largest record that Log takes [MaxRecord]
 	Rank      int           // nodes with a lower rank claim earlier
 	Heartbeat time.Duration // between two heartbeats [500 ms]
 	Takeover  time.Duration // how long the owner may be silent before rank 0 claims; each next rank waits half as long again [2 s]
-	Append    time.Duration // limit of one append [2 s]
-	Resend    time.Duration // until a frame that was not read back is appended again [2 s]
 
 	Meter  Meter        // nil means none
 	Logger *slog.Logger // nil means none
@@ -120,6 +120,7 @@ type Replica struct {
 
 	mu        sync.Mutex
 	submitted []submission
+	enough    int                  // so many submissions wake Run
 	peers     map[string]Heartbeat // the last one of each other node
 	ownerSeen time.Time            // when the owner was last heard
 	stopped   bool
@@ -141,6 +142,7 @@ type Replica struct {
 	expected int         // records that the next frame will have if all whose records were applied submit another one
 	until    time.Time   // how long the next frame waits for them
 	gather   *time.Timer // ends at until, while the next frame waits
+	missing  int         // records for which the next frame waits; 0 if it does not wait
 }
 
 type submission struct {
@@ -175,17 +177,9 @@ type flight struct {
 
 // NewReplica returns a replica. Run starts it.
 func NewReplica(opt ReplicaOptions) *Replica {
-	for _, d := range []struct {
-		v *time.Duration
-		d time.Duration
-	}{{&opt.Heartbeat, 500 * time.Millisecond}, {&opt.Takeover, 2 * time.Second}, {&opt.Append, 2 * time.Second}, {&opt.Resend, 2 * time.Second}} {
-		if *d.v == 0 {
-			*d.v = d.d
-		}
-	}
-	if opt.MaxRecord == 0 {
-		opt.MaxRecord = MaxRecord
-	}
+	opt.Heartbeat = cmp.Or(opt.Heartbeat, 500*time.Millisecond)
+	opt.Takeover = cmp.Or(opt.Takeover, 2*time.Second)
+	opt.MaxRecord = cmp.Or(opt.MaxRecord, MaxRecord)
 	for opt.Process == 0 {
 		var b [8]byte
 		_, _ = rand.Read(b[:]) // never fails
@@ -201,7 +195,7 @@ func NewReplica(opt ReplicaOptions) *Replica {
 		opt: opt, log: opt.Logger.With("partition", opt.Partition),
 		wake: make(chan struct{}, 1), handover: make(chan *handover), quieting: make(chan *quiet), appended: make(chan *flight), ended: make(chan struct{}),
 		peers: map[string]Heartbeat{}, status: Status{Copy: opt.Copy}, advanced: make(chan struct{}),
-		part:    NewPartition(opt.Cluster, uint16(opt.Partition), opt.Node, opt.Process, opt.Copy),
+		part:    newPartition(opt.Cluster, uint16(opt.Partition), opt.Node, opt.Process, opt.Copy),
 		pending: map[Ticket]submission{},
 	}
 }
@@ -219,12 +213,14 @@ func (r *Replica) Submit(record Record, done func(Pos, error)) {
 	if !stopped && owns {
 		r.submitted = append(r.submitted, submission{record, done, time.Now()})
 	}
+	enough := len(r.submitted) >= r.enough
 	r.mu.Unlock()
-	if stopped || !owns {
+	switch {
+	case stopped || !owns:
 		done(0, ErrNotOwner)
-		return
+	case enough:
+		r.notify()
 	}
-	r.notify()
 }
 
 // Commit is Submit for callers that wait. It has no context, because the outcome of a record is not known before Submit says

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -36,6 +37,7 @@ func (r *Replica) run(ctx context.Context) error {
 		} else {
 			again.Stop()
 		}
+		r.setEnough()
 		select {
 		case <-r.quietEnded():
 			r.quiet = nil
@@ -56,7 +58,7 @@ func (r *Replica) run(ctx context.Context) error {
 		case <-again.C:
 			r.resend()
 		case <-r.gather.C:
-			r.next()
+			r.accept()
 		case <-beat.C:
 			r.tick()
 		case h := <-r.handover:
@@ -121,6 +123,7 @@ func (r *Replica) take(e Entry) error {
 		r.opt.Meter.Stored(took)
 	}
 	r.settle()
+	r.collect()
 	if r.part.Waiting() >= largeFrame {
 		r.next() // this frame is stored while the next one is on its way to the log
 	}
@@ -146,8 +149,11 @@ func (r *Replica) take(e Entry) error {
 	for _, t := range o.Lost {
 		r.finish(t, 0, ErrLost)
 	}
-	if o.Verdict == Counts && f.Number == 0 {
+	switch {
+	case o.Verdict == Counts && f.Number == 0:
 		r.claimed(f)
+	case o.Verdict == Void && f.Number > 0 && r.opt.Void != nil:
+		r.opt.Void(e.Pos)
 	}
 	r.expected, r.until = r.part.Waiting()+len(o.Applied), time.Now().Add(min(took/2, maxGather))
 	r.next()
@@ -191,8 +197,34 @@ func (r *Replica) tellQuiet() {
 	}
 }
 
-// accept takes what was submitted.
+// setEnough sets how many submissions wake this goroutine. While a frame is on its way they wait for its end, and the next frame
+// waits for several of them; to be woken by each of them would take a few microseconds.
+func (r *Replica) setEnough() {
+	enough := 1
+	switch {
+	case r.leaving != nil: // they are refused
+	case r.quiet != nil || r.part.Sent() != nil:
+		enough = math.MaxInt // they are collected at the end of it
+	case r.missing > 0:
+		enough = r.missing
+	}
+	r.mu.Lock()
+	r.enough = enough
+	woken := len(r.submitted) >= enough
+	r.mu.Unlock()
+	if woken {
+		r.notify()
+	}
+}
+
+// accept takes what was submitted and sends it.
 func (r *Replica) accept() {
+	r.collect()
+	r.next() // after all of them: they share a frame
+}
+
+// collect takes what was submitted.
+func (r *Replica) collect() {
 	if r.quiet != nil && r.part.Owns() && r.leaving == nil {
 		return // later
 	}
@@ -212,7 +244,6 @@ func (r *Replica) accept() {
 		}
 		r.pending[t] = s
 	}
-	r.next() // after all of them: they share a frame
 }
 
 // tick sends a heartbeat and claims the partition when its owner was silent for too long.

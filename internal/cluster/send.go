@@ -10,6 +10,12 @@ import (
 const maxBackoff = 250 * time.Millisecond
 
 const (
+	// appendLimit is how long one append may take.
+	appendLimit = 2 * time.Second
+
+	// resendAfter is the time until a frame that was not read back is appended again.
+	resendAfter = 2 * time.Second
+
 	// largeFrame is the number of waiting records with which a frame does not wait for more. Beyond it the cost of a frame is small
 	// beside that of its records.
 	largeFrame = 512
@@ -22,11 +28,13 @@ const (
 // ones at once, and a frame takes the three nodes as much processor time as dozens of records, so next waits for them, for
 // half of the time in which the log stores a frame. A single writer is not delayed: its next record is all that is expected.
 func (r *Replica) next() {
+	r.missing = 0
 	if r.quiet != nil {
 		return
 	}
 	n := r.part.Waiting()
 	if wait := time.Until(r.until); wait > 0 && n > 0 && n < min(r.expected, largeFrame) && r.leaving == nil && r.part.Sent() == nil {
+		r.missing = min(r.expected, largeFrame) - n
 		r.gather.Reset(wait)
 		return
 	}
@@ -57,7 +65,7 @@ func (r *Replica) resend() {
 		return
 	}
 	f.again = time.Time{}
-	limit := r.opt.Append
+	limit := appendLimit
 	if f.tries == 0 {
 		limit /= 4 // a log whose leader changes loses what is on its way
 	}
@@ -82,7 +90,7 @@ func (r *Replica) answered(f *flight) {
 	}
 	if f.err == nil {
 		r.failed = 0
-		f.again = time.Now().Add(r.opt.Resend)
+		f.again = time.Now().Add(resendAfter)
 		return
 	}
 	r.failed++

@@ -67,8 +67,8 @@ func (c *counts) add(o counts) {
 	c.copies += o.copies
 }
 
-// world is a cluster with one partition.
-type world struct {
+// simulation is a cluster with one partition.
+type simulation struct {
 	t      *testing.T
 	ctx    context.Context
 	random *rand.Rand // of the faults
@@ -92,19 +92,19 @@ type fate struct {
 
 // process is a node from its start to its end.
 type process struct {
-	w       *world
+	w       *simulation
 	i       int
 	store   *memory
 	view    *clustertest.View
 	replica *cluster.Replica
 	cancel  context.CancelFunc
 	ended   chan struct{}
-	deaf    bool // its heartbeats are lost in both directions; guarded by world.mu
+	deaf    bool // its heartbeats are lost in both directions; guarded by simulation.mu
 }
 
 func simulate(t *testing.T, seed uint64) counts {
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &world{t: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, 1)), beats: rand.New(rand.NewPCG(seed, 2)), fates: map[uint64]fate{}}
+	w := &simulation{t: t, ctx: ctx, random: rand.New(rand.NewPCG(seed, 1)), beats: rand.New(rand.NewPCG(seed, 2)), fates: map[uint64]fate{}}
 	rng := w.random
 	part := func() float64 { return rng.Float64() * 0.2 }
 	w.lossy = part()
@@ -145,14 +145,14 @@ func simulate(t *testing.T, seed uint64) counts {
 	return w.counts
 }
 
-func (w *world) node(i int) *process {
+func (w *simulation) node(i int) *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.nodes[i]
 }
 
 // start starts the process of a node with what is in a store. If before is given, it must be the last process of the node.
-func (w *world) start(i int, store *memory, before *process) {
+func (w *simulation) start(i int, store *memory, before *process) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	p := &process{w: w, i: i, store: store, cancel: cancel, ended: make(chan struct{})}
 	p.view = w.log.View(fmt.Sprint("n", i))
@@ -182,7 +182,7 @@ func (w *world) start(i int, store *memory, before *process) {
 }
 
 // copyTo starts the node of a process again, with the copy of another node.
-func (w *world) copyTo(p *process) {
+func (w *simulation) copyTo(p *process) {
 	from := w.node((p.i + 1) % 3)
 	if other := w.node((p.i + 2) % 3); other.replica.Status().Copy.Pos > from.replica.Status().Copy.Pos {
 		from = other
@@ -193,7 +193,7 @@ func (w *world) copyTo(p *process) {
 	w.start(p.i, from.store.earlier(0), p)
 }
 
-func (w *world) stop(i int) {
+func (w *simulation) stop(i int) {
 	p := w.node(i)
 	p.cancel()
 	<-p.ended
@@ -213,7 +213,7 @@ func (p *process) send(h cluster.Heartbeat) {
 }
 
 // write writes to one session through one node for as long as the test runs.
-func (w *world) write(ctx context.Context, i int, session byte) {
+func (w *simulation) write(ctx context.Context, i int, session byte) {
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		p := w.nodes[i]
@@ -231,7 +231,7 @@ func (w *world) write(ctx context.Context, i int, session byte) {
 }
 
 // fault does one thing that goes wrong.
-func (w *world) fault() {
+func (w *simulation) fault() {
 	i := w.random.IntN(3)
 	p := w.node(i)
 	span := time.Duration(w.random.Int64N(int64(12 * time.Second)))
@@ -287,7 +287,7 @@ func (p *process) setDeaf(deaf bool) {
 }
 
 // heal ends all faults.
-func (w *world) heal() {
+func (w *simulation) heal() {
 	w.log.SetFaults(clustertest.Faults{Delay: time.Millisecond})
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -299,7 +299,7 @@ func (w *world) heal() {
 }
 
 // finalWrite expects that a healthy cluster accepts a write soon.
-func (w *world) finalWrite() {
+func (w *simulation) finalWrite() {
 	begin := time.Now()
 	acknowledged := func() (n int) {
 		w.mu.Lock()
@@ -320,7 +320,7 @@ func (w *world) finalWrite() {
 }
 
 // check compares the answers and the copies with the log as a reader without a past sees it.
-func (w *world) check() {
+func (w *simulation) check() {
 	last := cluster.Pos(len(w.log.History(0)))
 	for i := range w.nodes {
 		for {

@@ -13,7 +13,7 @@ type Commit struct {
 	Session chat.SessionID
 	Number  chat.Number
 	After   chat.Seq
-	Events  []chat.Event // at least one, contiguous from After+1
+	Events  []chat.Event // at least one, contiguous from After+1; of another node's commit outlines, see chat.Fact.Outline
 	Facts   []chat.Fact  // the same, as stored
 	Keys    []Key        // idempotency keys of the events that have one, in their order
 	Ends    []BlockEnds

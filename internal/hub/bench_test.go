@@ -34,7 +34,7 @@ func (f *frames) AppendPiece(dst []byte, e *Entry) []byte {
 	return append(dst, '\n', '\n')
 }
 
-// crowd starts n readers that count; stop ends them.
+// startReaders starts n readers that count; stop ends them.
 func watchers(b *testing.B, h *Hub, id chat.SessionID, from Start, enc Encoding, n int) (bytes, events *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg, ready sync.WaitGroup

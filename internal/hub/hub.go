@@ -126,6 +126,20 @@ func (h *Hub) Blocks(id chat.SessionID) []chat.Block {
 	return t.open.snapshot()
 }
 
+// Unfinished returns the sessions that have open blocks.
+func (h *Hub) Unfinished() (ids []chat.SessionID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, t := range h.topics {
+		t.mu.Lock()
+		if len(t.open) > 0 {
+			ids = append(ids, id)
+		}
+		t.mu.Unlock()
+	}
+	return ids
+}
+
 // Drop removes a session that was erased. Its readers end with err.
 func (h *Hub) Drop(id chat.SessionID, err error) {
 	if err == nil {

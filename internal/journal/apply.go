@@ -50,7 +50,7 @@ func (j *Journal) Apply(f *Frame) (refused []error, err error) {
 	}
 	locks.lock()
 	defer locks.unlock()
-	s := &staging{j: j, b: j.db.NewIndexedBatch(), sessions: map[chat.SessionID]*staged{}}
+	s := j.newStaging(f.Changes)
 	refused = make([]error, len(f.Changes))
 	for i, c := range f.Changes {
 		if refused[i] = c.stage(s); refused[i] != nil && !isRefusal(refused[i]) {
@@ -105,14 +105,41 @@ func (j *Journal) Copies(ctx context.Context) (map[uint16][]byte, error) {
 // staging is a batch of several changes that is being filled.
 type staging struct {
 	j        *Journal
-	b        *pebble.Batch // indexed: it is also read
+	r        pebble.Reader // what is stored after the changes so far
+	b        *pebble.Batch
 	sessions map[chat.SessionID]*staged
 	bytes    map[account]int64 // what the batch adds to the counters
 }
 
+// newStaging returns an empty batch for changes. Changes that may depend on earlier ones need an indexed batch, which
+// takes more time.
+func (j *Journal) newStaging(all []Change) *staging {
+	s := &staging{j: j, sessions: make(map[chat.SessionID]*staged, len(all))}
+	size := 64 // for the copy and the counters
+	places := make([]staged, len(all))
+	for i, c := range all {
+		c, ok := c.(*CommitChange)
+		if !ok || c.After == 0 || len(c.Files) > 0 || s.sessions[c.Session] != nil {
+			clear(s.sessions)
+			s.b = j.db.NewIndexedBatch()
+			s.r = s.b
+			return s
+		}
+		s.sessions[c.Session] = &places[i]
+		for i := range c.Facts {
+			size += len(c.Facts[i].JSON) + entrySize
+		}
+	}
+	s.b, s.r = j.db.NewBatchWithSize(size), j.db
+	return s
+}
+
+// entrySize is more than the key and the head take that a batch has with an event.
+const entrySize = 128
+
 // staged is a session that the batch changes.
 type staged struct {
-	cached *head // becomes next when the batch is stored
+	cached *head // becomes next when the batch is stored; nil before the session is found
 	next   head
 	erased bool
 }
@@ -120,7 +147,7 @@ type staged struct {
 // find returns a session as it is after the changes so far, or NotFound or Gone.
 func (s *staging) find(id chat.SessionID) (*staged, error) {
 	p := s.sessions[id]
-	if p == nil {
+	if p == nil || p.cached == nil {
 		h, _, err := s.j.find(id)
 		if err != nil {
 			return nil, err
@@ -129,8 +156,11 @@ func (s *staging) find(id chat.SessionID) (*staged, error) {
 		if err := s.j.fill(id, h); err != nil {
 			return &staged{cached: h, next: *h}, err
 		}
-		p = &staged{cached: h, next: *h}
-		s.sessions[id] = p
+		if p == nil {
+			p = &staged{}
+			s.sessions[id] = p
+		}
+		p.cached, p.next = h, *h
 	}
 	if p.erased {
 		return nil, errGone(id)
@@ -142,7 +172,7 @@ func (s *staging) find(id chat.SessionID) (*staged, error) {
 func (s *staging) checkFree(id chat.SessionID, n chat.Number) error {
 	switch p := s.sessions[id]; {
 	case p == nil:
-		return s.j.checkFree(s.b, id, n)
+		return s.j.checkFree(s.r, id, n)
 	case p.erased:
 		return errGone(id)
 	default:
@@ -169,6 +199,10 @@ func (s *staging) write() error {
 	// As in stage: the cache must contain the visible end of each session while the
 	// store is newer.
 	for id, p := range s.sessions {
+		if p.cached == nil {
+			delete(s.sessions, id) // refused
+			continue
+		}
 		sh := s.j.shard(id)
 		sh.mu.Lock()
 		sh.changes++

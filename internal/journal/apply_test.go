@@ -191,7 +191,7 @@ func exampleFrames(t *testing.T) (frames []*Frame) {
 	commit := func(a *author, bodies ...chat.Body) Change {
 		c := must(a.build(bodies...))(t)
 		a.State = a.next
-		return sent(t, &CommitChange{c})
+		return sent(t, &CommitChange{Commit: c})
 	}
 	one, two := must(newAuthor(j, "s-1"))(t), must(newAuthor(j, "s-2"))(t)
 	add(0, commit(one, chat.SessionStarted{Agent: "demo"}), commit(one, message("hello")))
@@ -230,13 +230,13 @@ func TestApplyRefusesWhatDoesNotFit(t *testing.T) { onEachStore(t, testApplyRefu
 
 func testApplyRefusesWhatDoesNotFit(t *testing.T, j *Journal) {
 	a := begin(t, j, "s-1").append(t, message("two"))
-	stale := &CommitChange{must(a.build(message("stale")))(t)}
+	stale := &CommitChange{Commit: must(a.build(message("stale")))(t)}
 	a.append(t, message("three"))
-	broken := &CommitChange{must(a.build(message("broken")))(t)}
+	broken := &CommitChange{Commit: must(a.build(message("broken")))(t)}
 	broken.Events[0].Prev[0] ^= 1
-	good := &CommitChange{must(a.build(message("four")))(t)}
-	twice := &CommitChange{must(must(newAuthor(j, "s-2"))(t).build(chat.SessionStarted{Agent: chat.NoAgent}))(t)}
-	lost := &CommitChange{must(a.build(message("x")))(t)}
+	good := &CommitChange{Commit: must(a.build(message("four")))(t)}
+	twice := &CommitChange{Commit: must(must(newAuthor(j, "s-2"))(t).build(chat.SessionStarted{Agent: chat.NoAgent}))(t)}
+	lost := &CommitChange{Commit: must(a.build(message("x")))(t)}
 	lost.Session = "s-none"
 	eraseOther := &EraseChange{core.Erasure{Number: 7, Receipt: chat.Receipt{Session: "s-1"}}}
 	_, orphan := cutImport(&ImportChange{must(must(newAuthor(j, "s-3"))(t).build(chat.SessionStarted{Agent: chat.NoAgent}, message("x")))(t), ImportEnd}, 1)
@@ -308,7 +308,7 @@ func testApplyBesideCommits(t *testing.T, j *Journal) {
 						return
 					}
 					a.State = a.next
-					f.Changes = append(f.Changes, &CommitChange{c})
+					f.Changes = append(f.Changes, &CommitChange{Commit: c})
 				}
 				if refused, err := j.Apply(f); err != nil || slices.ContainsFunc(refused, func(err error) bool { return err != nil }) {
 					t.Error(refused, err)
@@ -352,7 +352,7 @@ func TestImportEndIsRefusedWhenTheSessionExists(t *testing.T) {
 	first, rest := cutImport(&ImportChange{must(ghost.build(chat.SessionStarted{Agent: "demo"}, message("imported")))(t), ImportEnd}, 1)
 	applyFrame(t, j, &Frame{Changes: []Change{first}})
 	ghost.State.Number = 4711
-	applyFrame(t, j, &Frame{Changes: []Change{&CommitChange{must(ghost.build(chat.SessionStarted{Agent: "demo"}))(t)}}})
+	applyFrame(t, j, &Frame{Changes: []Change{&CommitChange{Commit: must(ghost.build(chat.SessionStarted{Agent: "demo"}))(t)}}})
 	refused, err := j.Apply(&Frame{Changes: []Change{rest, &ImportChange{&core.Commit{Session: "s-1", Number: first.Number}, ImportDrop}}})
 	if err != nil || refused[1] != nil {
 		t.Fatal(refused, err)

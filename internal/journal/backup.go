@@ -15,9 +15,9 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// BackupFile is the name of the manifest in a backup. It is written last: a
+// backupFile is the name of the manifest in a backup. It is written last: a
 // folder without it is not a whole backup.
-const BackupFile = "backup.json"
+const backupFile = "backup.json"
 
 // BackupManifest lists the files of a backup.
 type BackupManifest struct {
@@ -77,7 +77,7 @@ func (j *Journal) Backup(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(fs, fs.PathJoin(dir, BackupFile), text); err != nil {
+	if err := writeFile(fs, fs.PathJoin(dir, backupFile), text); err != nil {
 		return fmt.Errorf("write the manifest of the backup: %w", err)
 	}
 	return syncFolder(fs, dir)

@@ -228,7 +228,7 @@ func BenchmarkApply(b *testing.B) {
 						a.fill(1)
 						c := a.ready[0]
 						a.ready = a.ready[1:]
-						made = append(made, &CommitChange{&c})
+						made = append(made, &CommitChange{Commit: &c})
 						var err error
 						if _, data[i], err = EncodeChange(data[i][:0], made[i]); err != nil {
 							b.Fatal(err)

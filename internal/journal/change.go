@@ -20,7 +20,13 @@ type Change interface {
 }
 
 // CommitChange stores a commit.
-type CommitChange struct{ *core.Commit }
+type CommitChange struct {
+	*core.Commit
+
+	// Previews is the number of the last message with unfinished text that the node that decided the commit had sent to the others. The
+	// journal stores nothing of it.
+	Previews uint64
+}
 
 // AliasChange makes a foreign id of an actor refer to a session.
 type AliasChange struct {

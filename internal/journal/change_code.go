@@ -3,6 +3,8 @@ package journal
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -11,10 +13,10 @@ import (
 )
 
 const (
-	// MaxChange bounds the encoding of a change.
-	MaxChange = 64 << 20
+	// maxChange bounds the encoding of a change.
+	maxChange = 64 << 20
 
-	changeVersion = 1
+	changeVersion = 2   // in version 1 commits have no Previews; a log may still have some
 	maxID         = 255 // bytes of a session id
 	minFact       = 32  // bytes that an event has at least, so that a wrong count takes no memory
 )
@@ -33,8 +35,8 @@ const (
 func EncodeChange(b []byte, c Change) (kind byte, data []byte, err error) {
 	start := len(b)
 	data, err = c.append(append(b, changeVersion))
-	if err == nil && len(data)-start > MaxChange {
-		err = chat.Errorf(chat.TooLarge, "a change of the store has at most %d MiB", MaxChange>>20)
+	if err == nil && len(data)-start > maxChange {
+		err = chat.Errorf(chat.TooLarge, "a change of the store has at most %d MiB", maxChange>>20)
 	}
 	if err != nil {
 		return 0, b, err
@@ -44,23 +46,28 @@ func EncodeChange(b []byte, c Change) (kind byte, data []byte, err error) {
 
 // DecodeChange reads a change. It shares memory with data.
 func DecodeChange(kind byte, data []byte) (Change, error) {
-	if len(data) > MaxChange {
+	if len(data) > maxChange {
 		return nil, notAChange("it is too large")
 	}
 	r := fields.NewReader(data)
-	if v := r.Byte(); v != changeVersion {
+	version := r.Byte()
+	if version != 1 && version != changeVersion {
 		return nil, notAChange("its version is not known to this program")
 	}
 	var c Change
 	var err error
 	switch kind {
 	case changeCommit:
-		var commit *core.Commit
-		commit, err = readCommit(r)
-		c = &CommitChange{commit}
+		one := new(oneEvent)
+		if version > 1 {
+			one.change.Previews = r.Number(math.MaxUint64)
+		}
+		err = readCommit(r, &one.commit, one.facts[:0], one.events[:0])
+		one.change.Commit = &one.commit
+		c = &one.change
 	case changeImportPart, changeImportEnd:
-		var commit *core.Commit
-		if commit, err = readCommit(r); err == nil && (kind == changeImportEnd) != (commit.Record != nil) {
+		commit := new(core.Commit)
+		if err = readCommit(r, commit, nil, nil); err == nil && (kind == changeImportEnd) != (commit.Record != nil) {
 			err = notAChange("only the last part of an import has a record")
 		}
 		c = &ImportChange{commit, ImportStep(kind - changeImportPart)}
@@ -92,7 +99,9 @@ func notAChange(why string) *chat.Error {
 	return chat.Errorf(chat.Invalid, "not a change of the store: %s", why)
 }
 
-func (c *CommitChange) append(b []byte) ([]byte, error) { return appendCommit(b, c.Commit) }
+func (c *CommitChange) append(b []byte) ([]byte, error) {
+	return appendCommit(fields.AppendNumber(b, c.Previews), c.Commit)
+}
 
 func (c *ImportChange) append(b []byte) ([]byte, error) {
 	if c.Step != ImportDrop {
@@ -118,7 +127,7 @@ func (c *EraseChange) append(b []byte) ([]byte, error) {
 // readErasure reads an intention. It is stored as it was sent, so that other bytes
 // than those that json.Marshal writes are refused.
 func readErasure(r *fields.Reader) (Change, error) {
-	note := r.Bytes(MaxChange)
+	note := r.Bytes(maxChange)
 	c := &EraseChange{}
 	if err := json.Unmarshal(note, &c.Erasure); err != nil {
 		return nil, notAChange("the erasure is unreadable")
@@ -191,52 +200,77 @@ func indexIn(c *core.Commit, seq chat.Seq) (int, bool) {
 	return int(at), seq > c.After && at < chat.Seq(len(c.Events))
 }
 
-// readCommit reads a commit and checks that its events follow one another.
-func readCommit(r *fields.Reader) (*core.Commit, error) {
-	c := &core.Commit{Session: readSession(r), Number: readNumber(r), After: chat.Seq(r.Number(uint64(chat.MaxSeq)))}
+// oneEvent is the memory of a commit, most of which have one event.
+type oneEvent struct {
+	change CommitChange
+	commit core.Commit
+	facts  [1]chat.Fact
+	events [1]chat.Event
+}
+
+// readBody reports whether the index of events needs the body of a type of events: those of prompts and of blocks.
+func readBody(typ string) bool { return bodies[typ] }
+
+var bodies = func() map[string]bool {
+	all := map[string]bool{}
+	for _, b := range []chat.Body{
+		chat.AgentInputRequest{}, chat.AgentApprovalRequest{}, chat.AgentPermissionRequest{}, // mayAsk
+		chat.UserInputResponse{}, chat.UserApprovalResponse{}, chat.UserPermissionResponse{}, chat.PromptClosed{}, // chat.AnswerOf
+		chat.AgentText{}, chat.AgentThinking{}, // chat.FinishedBlock
+		chat.TurnCompleted{}, // previews.committed
+	} {
+		all[b.Type()] = true
+	}
+	return all
+}()
+
+// readCommit reads a commit and checks that its events follow one another. It uses the memory of facts and events if that is
+// large enough. Events are outlines unless their body is needed.
+func readCommit(r *fields.Reader, c *core.Commit, facts []chat.Fact, events []chat.Event) error {
+	c.Session, c.Number, c.After = readSession(r), readNumber(r), chat.Seq(r.Number(uint64(chat.MaxSeq)))
 	flags := r.Byte()
 	n := r.Count()
 	if !r.OK() || n == 0 || n > r.Left()/minFact || flags&^flagsKnown != 0 {
-		return nil, notAChange("it has no events, or too many")
+		return notAChange("it has no events, or too many")
 	}
 	c.Busy = flags&flagBusy != 0
-	c.Events, c.Facts = make([]chat.Event, n), make([]chat.Fact, n)
+	c.Events, c.Facts = slices.Grow(events, n)[:n], slices.Grow(facts, n)[:n]
 	for i := range c.Facts {
-		f := chat.Fact{Seq: c.After + chat.Seq(i) + 1, JSON: r.Bytes(MaxChange)}
-		e, err := f.Event()
+		f := chat.Fact{Seq: c.After + chat.Seq(i) + 1, JSON: r.Bytes(maxChange)}
+		e, err := f.Outline(c.Session, readBody)
 		switch {
 		case !r.OK():
-			return nil, notAChange("an event is cut off")
+			return notAChange("an event is cut off")
 		case err != nil:
-			return nil, notAChange("an event is unreadable").Because(err)
+			return notAChange("an event is unreadable").Because(err)
 		case e.Seq != f.Seq || e.Session != c.Session:
-			return nil, notAChange("an event is of another session, or has another sequence")
+			return notAChange("an event is of another session, or has another sequence")
 		case i > 0 && e.Prev != c.Head:
-			return nil, notAChange("an event does not follow the one before it")
+			return notAChange("an event does not follow the one before it")
 		}
 		c.Events[i], c.Facts[i], c.Head = e, f, f.Hash()
 	}
 	readKeys(r, c)
 	readBlockEnds(r, c)
 	if flags&flagRecord != 0 {
-		c.RecordJSON = r.Bytes(MaxChange)
+		c.RecordJSON = r.Bytes(maxChange)
 		c.Record = new(chat.Session)
 		if json.Unmarshal(c.RecordJSON, c.Record) != nil || c.Record.ID != c.Session {
-			return nil, notAChange("the record is unreadable")
+			return notAChange("the record is unreadable")
 		}
 	}
 	if flags&flagCheckpoint != 0 {
-		if c.Checkpoint = r.Bytes(MaxChange); len(c.Checkpoint) == 0 {
+		if c.Checkpoint = r.Bytes(maxChange); len(c.Checkpoint) == 0 {
 			r.Fail()
 		}
 	}
 	if flags&flagFiles != 0 {
 		var err error
 		if c.Files, err = readFileInfos(r); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 func appendFileInfos(b []byte, files []chat.FileInfo) ([]byte, error) {
@@ -245,7 +279,7 @@ func appendFileInfos(b []byte, files []chat.FileInfo) ([]byte, error) {
 }
 
 func readFileInfos(r *fields.Reader) (files []chat.FileInfo, err error) {
-	if err := json.Unmarshal(r.Bytes(MaxChange), &files); err != nil || len(files) == 0 {
+	if err := json.Unmarshal(r.Bytes(maxChange), &files); err != nil || len(files) == 0 {
 		return nil, notAChange("the files are unreadable")
 	}
 	return files, nil
@@ -276,7 +310,7 @@ func readBlockEnds(r *fields.Reader, c *core.Commit) {
 	}
 	for i := range n {
 		seq := c.Events[int(r.Number(uint64(len(c.Events)-1)))].Seq
-		text := r.Bytes(MaxChange)
+		text := r.Bytes(maxChange)
 		ends, ok := decodeEnds(text)
 		if !r.OK() || !ok || !bytes.Equal(appendEnds(nil, ends), text) || i > 0 && seq <= c.Ends[i-1].Seq {
 			r.Fail()

@@ -29,11 +29,11 @@ func (c *CommitChange) stage(s *staging) error {
 	if err != nil {
 		return err
 	}
-	next, err := s.j.fillBatch(s.b, s.b, &p.next, c.Commit)
+	next, err := s.j.fillBatch(s.r, s.b, &p.next, c.Commit)
 	if err != nil {
 		return err
 	}
-	more, err := putFileNames(s.b, s.b, c.Number, c.Files)
+	more, err := putFileNames(s.r, s.b, c.Number, c.Files)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (c *AliasChange) stage(s *staging) error {
 	if err := c.Session.Validate(); err != nil {
 		return err
 	}
-	return putAlias(s.b, s.b, c)
+	return putAlias(s.r, s.b, c)
 }
 
 func (c *EraseChange) lock(l *lockSet) {
@@ -66,7 +66,7 @@ func (c *EraseChange) stage(s *staging) error {
 	if p.next.number != c.Number {
 		return chat.Errorf(chat.Invalid, "session %s has another number", id)
 	}
-	bytes, err := putErasure(s.b, s.b, &p.next, &c.Erasure)
+	bytes, err := putErasure(s.r, s.b, &p.next, &c.Erasure)
 	if err != nil {
 		return err
 	}
@@ -83,11 +83,11 @@ func (c *FilesChange) stage(s *staging) error {
 		return err
 	}
 	if c.IfAbsent {
-		if err := checkAbsent(s.b, p.next.number, c.Files); err != nil {
+		if err := checkAbsent(s.r, p.next.number, c.Files); err != nil {
 			return err
 		}
 	}
-	more, err := putFileNames(s.b, s.b, p.next.number, c.Files)
+	more, err := putFileNames(s.r, s.b, p.next.number, c.Files)
 	if err == nil {
 		s.count(p.next.lists, more)
 	}
@@ -121,7 +121,7 @@ func (c *ImportChange) stage(s *staging) error {
 		case chat.CodeOf(err) != chat.NotFound:
 			return err
 		}
-		v, err := getFrom(s.b, numberKey(nil, kImporting, c.Number))
+		v, err := getFrom(s.r, numberKey(nil, kImporting, c.Number))
 		if err != nil {
 			return err
 		}
@@ -134,12 +134,12 @@ func (c *ImportChange) stage(s *staging) error {
 	if err := s.j.checkFollows(c.Commit, h); err != nil {
 		return err
 	}
-	next, err := putImport(s.b, s.b, h, c, true)
+	next, err := putImport(s.r, s.b, h, c, true)
 	if err != nil {
 		return err
 	}
 	if c.Step == ImportEnd {
-		more, err := putFileNames(s.b, s.b, c.Number, c.Files)
+		more, err := putFileNames(s.r, s.b, c.Number, c.Files)
 		if err != nil {
 			return err
 		}
@@ -153,9 +153,9 @@ func (c *ImportChange) stage(s *staging) error {
 
 // dropImport removes what an import has stored.
 func (s *staging) dropImport(n chat.Number) error {
-	v, err := getFrom(s.b, numberKey(nil, kImporting, n))
+	v, err := getFrom(s.r, numberKey(nil, kImporting, n))
 	if v == nil || err != nil {
 		return err // it has ended, or was dropped before
 	}
-	return removeImport(s.b, s.b, n)
+	return removeImport(s.r, s.b, n)
 }

@@ -21,7 +21,7 @@ func exampleChanges(t testing.TB) []Change {
 	short.Files = []chat.FileInfo{{Path: "a", Size: 3, SHA256: "ab"}}
 	first, rest := cutImport(&ImportChange{c, ImportEnd}, 1)
 	return []Change{
-		&CommitChange{c}, &CommitChange{short}, first, rest, &ImportChange{&core.Commit{Session: "s-1", Number: 77}, ImportDrop},
+		&CommitChange{Commit: c, Previews: 300}, &CommitChange{Commit: short}, first, rest, &ImportChange{&core.Commit{Session: "s-1", Number: 77}, ImportDrop},
 		&AliasChange{Alias: AliasIDOf("w", "a", "f"), Session: "s-1", Replace: true}, &FilesChange{"s-1", []chat.FileInfo{{Path: "a/b", MediaType: "text/plain", Size: 1 << 40, SHA256: "ab", StoredAt: epoch}, {Path: "c"}}, true},
 		&EraseChange{core.Erasure{Number: 77, Workspace: "w", Owner: a.Actor, Receipt: chat.Receipt{Session: "s-1", Events: 3, ErasedAt: epoch, Note: "<&>"}}},
 	}
@@ -53,6 +53,27 @@ func TestChangesAreDecodedAsTheyWere(t *testing.T) {
 	}
 }
 
+// A log may have changes of a program before previews were numbered.
+func TestChangesOfVersionOneAreDecoded(t *testing.T) {
+	for _, c := range exampleChanges(t) {
+		commit, is := c.(*CommitChange)
+		if is {
+			commit.Previews = 0
+		}
+		kind, data, err := EncodeChange(nil, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is {
+			data = data[1:] // Previews is the first field
+		}
+		data[0] = 1
+		if got, err := DecodeChange(kind, data); err != nil || !reflect.DeepEqual(normal(got), normal(c)) {
+			t.Errorf("%#v became %#v, %v", c, got, err)
+		}
+	}
+}
+
 // normal returns a change without what differs in memory only.
 func normal(c Change) any {
 	commit := func(c *core.Commit) core.Commit {
@@ -65,11 +86,26 @@ func normal(c Change) any {
 	}
 	switch c := c.(type) {
 	case *CommitChange:
-		return commit(c.Commit)
+		return []any{commit(c.Commit), c.Previews}
 	case *ImportChange:
 		return []any{commit(c.Commit), c.Step}
 	}
 	return c
+}
+
+// A node that applies a commit of another one has the body of each event that changes prompts or unfinished text.
+func TestNeededBodiesAreDecoded(t *testing.T) {
+	for name := range chat.Kinds() {
+		body, err := chat.DecodeBody(name, []byte(`{"request_id":"q","block":"b"}`))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		_, ends := body.(chat.TurnCompleted)
+		needed := ends || chat.AnswerOf(body) != "" || mayAsk(body) || chat.FinishedBlock(body) != ""
+		if readBody(name) != needed {
+			t.Errorf("%s: needed %t, decoded %t", name, needed, readBody(name))
+		}
+	}
 }
 
 func TestWrongChangesAreNotEncoded(t *testing.T) {
@@ -78,11 +114,11 @@ func TestWrongChangesAreNotEncoded(t *testing.T) {
 		"key of another event":    func(c *core.Commit) { c.Keys = []core.Key{{Seq: 2, ClientID: "other"}} },
 		"key of a missing event":  func(c *core.Commit) { c.Keys = []core.Key{{Seq: 9}} },
 		"ends of a missing event": func(c *core.Commit) { c.Ends = []core.BlockEnds{{Seq: 9}} },
-		"too large":               func(c *core.Commit) { c.Checkpoint = make([]byte, MaxChange) },
+		"too large":               func(c *core.Commit) { c.Checkpoint = make([]byte, maxChange) },
 	} {
 		bad := *c.Commit
 		spoil(&bad)
-		if _, _, err := EncodeChange(nil, &CommitChange{&bad}); err == nil {
+		if _, _, err := EncodeChange(nil, &CommitChange{Commit: &bad}); err == nil {
 			t.Errorf("%s was encoded", name)
 		}
 	}
@@ -104,6 +140,9 @@ func FuzzDecodeChange(f *testing.F) {
 				t.Fatal(err)
 			}
 			return
+		}
+		if data[0] != changeVersion {
+			return // it is written again in the newest version
 		}
 		again, back, err := EncodeChange(nil, c)
 		if err != nil || again != kind || !bytes.Equal(back, data) {

@@ -109,7 +109,7 @@ func (h *history) commit(a *author, bodies ...chat.Body) []Change {
 	}
 	h.check(h.j.Commit(ctx, c))
 	a.State = a.next
-	return []Change{&CommitChange{c}}
+	return []Change{&CommitChange{Commit: c}}
 }
 
 func (h *history) alias(id chat.SessionID) (changes []Change, refused bool) {

@@ -16,7 +16,7 @@ import (
 func TestListOfManySessionsInOneSecond(t *testing.T) {
 	t.Parallel()
 	j := openTest(t, "/data", Options{FS: vfs.NewMem(), Sync: SyncNever})
-	const crowd = 3*exactBucket + 7
+	const sessions = 3*exactBucket + 7
 	second := epoch
 	begin := func(name string, at chat.At) *author {
 		a, err := newAuthor(j, chat.SessionID(name))
@@ -27,7 +27,7 @@ func TestListOfManySessionsInOneSecond(t *testing.T) {
 		return a.append(t, chat.SessionStarted{Agent: chat.NoAgent, Workspace: chat.DefaultWorkspace})
 	}
 	begin("s-old", second-20<<20)
-	authors := make([]*author, crowd)
+	authors := make([]*author, sessions)
 	for i := range authors {
 		authors[i] = begin(fmt.Sprintf("s-%d", i), second)
 	}
@@ -49,11 +49,11 @@ func TestListOfManySessionsInOneSecond(t *testing.T) {
 			break
 		}
 		if pages%4 == 0 { // one that is still to come, or was there, goes to the front
-			authors[pages*37%crowd].Clock = second + 40<<20 + chat.At(pages)
-			authors[pages*37%crowd].append(t, message("again"))
+			authors[pages*37%sessions].Clock = second + 40<<20 + chat.At(pages)
+			authors[pages*37%sessions].append(t, message("again"))
 			moved++
 		}
-		if pages > crowd {
+		if pages > sessions {
 			t.Fatal("the list has no end")
 		}
 	}
@@ -65,7 +65,7 @@ func TestListOfManySessionsInOneSecond(t *testing.T) {
 			t.Errorf("%s was shown %d times", id, n)
 		}
 	}
-	if missing := crowd + 2 - len(seen); missing > moved {
+	if missing := sessions + 2 - len(seen); missing > moved {
 		t.Errorf("%d sessions were not shown, %d became active meanwhile", missing, moved)
 	}
 }

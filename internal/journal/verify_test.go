@@ -270,7 +270,7 @@ func TestBackup(t *testing.T) {
 		t.Fatalf("a second backup into the same folder: %v", err)
 	}
 	a.append(t, message("after the backup"))
-	if _, err := os.Stat(to + "/" + BackupFile); err != nil {
+	if _, err := os.Stat(to + "/" + backupFile); err != nil {
 		t.Fatal(err)
 	}
 	restored, _ := snapshot(t, to) // a plain copy

@@ -28,7 +28,9 @@ import (
 type Sessions interface {
 	attachment.Sessions
 	turnlog.Log
+	Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding, sink core.Sink)
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
+	Aliased(ctx context.Context, c chat.Caller, alias string) (chat.Session, error)
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
@@ -90,7 +92,7 @@ func (s *Chats) Lock(c chat.Caller, name string) (unlock func()) {
 
 // Find returns the session of a conversation: the fork that alias refers to, or the session that has the name.
 func (s *Chats) Find(ctx context.Context, c chat.Caller, alias, name string) (chat.Session, error) {
-	sess, err := s.Sessions.Own(ctx, c, alias)
+	sess, err := s.Sessions.Aliased(ctx, c, alias)
 	if chat.CodeOf(err) == chat.NotFound {
 		sess, err = s.Sessions.Own(ctx, c, name)
 	}
@@ -186,18 +188,6 @@ func Marshal(v any) json.RawMessage {
 		return json.RawMessage("{}")
 	}
 	return b
-}
-
-// Stream answers with Server-Sent Events. follow writes them until the response is complete. When it fails, the connection is
-// broken off, because the clients take a proper end for success.
-func (s *Chats) Stream(w http.ResponseWriter, r *http.Request, id chat.SessionID, follow func(ctx context.Context, out *wire.Stream, idle func() error) error) error {
-	return wire.ServeSSE(w, r, wire.SSEOptions{MarkBreaks: true}, s.Conns, func(ctx context.Context, out *wire.Stream) error {
-		err := follow(ctx, out, func() error { return out.Write(ctx, wire.AppendSSEComment(nil, "ping")) })
-		if err != nil {
-			s.Report(ctx, id, err)
-		}
-		return err
-	})
 }
 
 // Report logs a response that failed by a fault of the server.

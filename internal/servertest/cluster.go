@@ -15,13 +15,26 @@ import (
 
 // Cluster is a cluster of two nodes in the process. One of them owns all partitions; the other one is the [Server]. The log of
 // the cluster is kept in memory: a server that is opened again on its folder needs the same Cluster.
-type Cluster struct{ log *clustertest.Log }
+type Cluster struct {
+	Hold func() // is called before text of the other node is handled, one message after the other; nil means nothing
+
+	log   *clustertest.Log
+	other *clustertest.Port // of the node that is the Server
+}
 
 // partitions is the number of partitions of a cluster, as in the real server.
 const partitions = 3
 
 // NewCluster returns a cluster for Options.
-func NewCluster() *Cluster { return &Cluster{clustertest.New(1, partitions, clustertest.Faults{})} }
+func NewCluster() *Cluster {
+	return &Cluster{log: clustertest.New(1, partitions, clustertest.Faults{})}
+}
+
+// SetDelay sets how long it takes at most until a node reads what another one has stored.
+func (c *Cluster) SetDelay(d time.Duration) { c.log.SetFaults(clustertest.Faults{Delay: d}) }
+
+// CutLog cuts the Server off from the log of the cluster, not from the other node, or connects it again.
+func (c *Cluster) CutLog(off bool) { c.other.Log.Cut(off) }
 
 // EachPlace runs a test against one server, and against a node of a cluster that does not own the sessions. Options.Cluster of a
 // server in the test is what cluster returns.
@@ -48,8 +61,10 @@ func openCluster(t testing.TB, dir string, opt *Options, erased func(chat.Sessio
 	t.Helper()
 	net := clustertest.NewNetwork(node.ErrNoNode)
 	at := func(name string) *place { return &place{name, net.Port(name, opt.Cluster.log.View(name))} }
+	other := at(otherName)
+	opt.Cluster.other, other.port.Hold = other.port, opt.Cluster.Hold
 	return []*member{
-		newMember(t, dir, opt, erased, at(otherName)),
+		newMember(t, dir, opt, erased, other),
 		newMember(t, filepath.Join(dir, ownerName), opt, func(chat.SessionID) {}, at(ownerName)),
 	}
 }

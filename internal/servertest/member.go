@@ -74,9 +74,7 @@ func newMember(t testing.TB, dir string, opt *Options, erased func(chat.SessionI
 	if m.node == nil {
 		m.sessions = session.New(m.journal, m.hub, rules)
 	} else {
-		rules.Remote = m.node
-		m.sessions = session.New(m.node.Journal(), m.node.Live(), rules)
-		m.node.Attach(m.sessions)
+		m.sessions = m.node.NewSessions(rules)
 	}
 	m.runner.Attach(m.sessions)
 	m.runs = append(m.runs, m.journal.Run, m.sessions.Run)

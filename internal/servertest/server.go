@@ -44,6 +44,7 @@ type Server struct {
 	Dir      string
 	Files    Files
 	Sessions *session.Sessions
+	Owner    *session.Sessions // those of the node that owns all partitions; on a single server the same as Sessions
 	Pool     *agentpool.Pool
 	Registry *agentpool.Registry
 	Runner   *agentpool.Runner
@@ -82,6 +83,7 @@ func Open(t testing.TB, opt Options) *Server {
 	}
 	m := s.members[0]
 	s.Files, s.Sessions, s.Pool, s.Registry, s.Runner = m.files, m.sessions, m.pool, m.registry, m.runner
+	s.Owner = s.members[len(s.members)-1].sessions
 	var err error
 	if s.Auth, err = auth.New(auth.Options{Tokens: opt.Tokens, Rate: -1}); err != nil {
 		t.Fatal(err)

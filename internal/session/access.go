@@ -1,6 +1,7 @@
 package session
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -9,8 +10,15 @@ import (
 // errNoSession is returned both if the session does not exist and if the caller may not
 // see it, so that the error does not reveal whether it exists.
 func errNoSession(id chat.SessionID) error {
-	return chat.Errorf(chat.NotFound, "there is no session %q, or it is not yours", string(id))
+	return noSession{chat.Errorf(chat.NotFound, "there is no session %q, or it is not yours", string(id))}
 }
+
+// noSession distinguishes errNoSession from other errors with the code not_found.
+type noSession struct{ error }
+
+func (e noSession) Unwrap() error { return e.error }
+
+func isNoSession(err error) bool { _, ok := errors.AsType[noSession](err); return ok }
 
 // serverOnly reports whether only the server may write events of a type.
 func serverOnly(typ string) bool {

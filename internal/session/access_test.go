@@ -32,7 +32,7 @@ func TestEveryOperationChecksItsCaller(t *testing.T) {
 		"other admin":     {Actor: chat.Actor{Kind: chat.User, ID: "root"}, Workspace: "elsewhere", Scopes: []chat.Scope{chat.ScopeAdmin}},
 	}
 	type env struct {
-		w   *world
+		w   *testStore
 		id  chat.SessionID
 		ev  chat.Event
 		ask string
@@ -117,7 +117,7 @@ func TestEveryOperationChecksItsCaller(t *testing.T) {
 			want := row.want[:]
 			want = append(want, want[6]) // an admin of another workspace has the rights of any other user
 			for i, name := range append(callers, "other admin") {
-				w := startWorld(t, Options{})
+				w := startTestStore(t, Options{})
 				e := env{w: w, id: w.begin("s", chat.NewSession{Members: []chat.Member{
 					{Actor: user("vic").Actor, Role: chat.Viewer}, {Actor: bob.Actor, Role: chat.Answerer}}})}
 				e.ev = w.say(e.id, "hello")
@@ -145,7 +145,7 @@ func TestEveryOperationChecksItsCaller(t *testing.T) {
 }
 
 func TestListHasOnlySessionsOfTheCaller(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	w.begin("a")
 	w.begin("b", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	for c, want := range map[string][]chat.SessionID{"ann": {"b", "a"}, "bob": {"b"}, "eve": nil} {
@@ -168,7 +168,7 @@ func TestListHasOnlySessionsOfTheCaller(t *testing.T) {
 // System sessions belong to the server: a client that uses such an id gets a session of
 // its own, lists leave them out, and an admin may only read them.
 func TestSystemSessionsBelongToTheServer(t *testing.T) {
-	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	w := newTestStore(t, Options{DefaultAgent: chat.NoAgent})
 	local, root := user("root", chat.ScopeAdmin), user("root", chat.ScopeAdmin)
 	root.AllWorkspaces = true
 	mine, _, err := w.Create(ctx, user("ann"), chat.NewSession{ID: "sys-book"})
@@ -210,7 +210,7 @@ func TestSystemSessionsBelongToTheServer(t *testing.T) {
 }
 
 func TestRemovedMembersLoseAccess(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	r := newReader(chat.Cursor{})
 	ended := make(chan error, 1)
@@ -245,7 +245,7 @@ func TestRemovedMembersLoseAccess(t *testing.T) {
 
 // The session record that a sequencer caches may be stale.
 func TestAccessIsDecidedByTheCurrentState(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	r := w.acquire(id)
 	defer r.release()
@@ -263,7 +263,7 @@ func TestAccessIsDecidedByTheCurrentState(t *testing.T) {
 }
 
 func TestCreateWithAForeignIDMakesAnotherSession(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	n := chat.NewSession{ID: "x", Title: "T", Metadata: []byte(`{ "a": "<1>" }`), Policy: chat.Steer}
 	first, created, err := w.Create(ctx, ann, n)
 	if err != nil || !created || first.ID != "x" || first.Agent != "demo" {
@@ -340,7 +340,7 @@ func TestCreateWithAForeignIDMakesAnotherSession(t *testing.T) {
 func TestEraseRemovesTheSession(t *testing.T) {
 	var erased []chat.SessionID
 	files := &fakeFiles{}
-	w := newWorld(t, Options{Artifacts: files, Observers: []Observer{{Erased: func(id chat.SessionID) { erased = append(erased, id) }}}})
+	w := newTestStore(t, Options{Artifacts: files, Observers: []Observer{{Erased: func(id chat.SessionID) { erased = append(erased, id) }}}})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)

@@ -10,7 +10,7 @@ import (
 
 // A draft that names the last event is refused when the session has gone on.
 func TestAppendAfterAnOlderEventIsRefused(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	draft := func(after chat.Seq, key string) []chat.Draft {
 		d := chat.NewDraft(chat.UserMessage{Text: "x"}).As(key)
@@ -41,7 +41,7 @@ func TestAppendAfterAnOlderEventIsRefused(t *testing.T) {
 
 // Of many appends after the same event one is stored, also when they share a commit.
 func TestOneAppendFollowsAnEvent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	for round := range chat.Seq(5) {
 		var wg sync.WaitGroup

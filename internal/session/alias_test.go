@@ -12,7 +12,7 @@ import (
 func TestMembershipDoesNotChangeWhatAnIDNames(t *testing.T) {
 	for _, victim := range []chat.Caller{bob, user("root", chat.ScopeUser, chat.ScopeAdmin)} {
 		for _, role := range []chat.Role{chat.Viewer, chat.Answerer, chat.Owner} {
-			w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+			w := newTestStore(t, Options{DefaultAgent: chat.NoAgent})
 			trap := w.begin("nemo-static", chat.NewSession{Members: []chat.Member{{Actor: victim.Actor, Role: role}}})
 			_, err := w.Own(ctx, victim, "nemo-static")
 			w.wantCode(err, chat.NotFound)
@@ -37,7 +37,7 @@ func TestMembershipDoesNotChangeWhatAnIDNames(t *testing.T) {
 // A caller's alias takes precedence over another owner's session with the same id, even if
 // the caller becomes a member of that session later.
 func TestAliasTakesPrecedenceOverForeignSessions(t *testing.T) {
-	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	w := newTestStore(t, Options{DefaultAgent: chat.NoAgent})
 	w.begin("chat-1")
 	his, _, err := w.Create(ctx, bob, chat.NewSession{ID: "chat-1", Title: "his"})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestAliasTakesPrecedenceOverForeignSessions(t *testing.T) {
 // A session that the caller accepted is reached by its id; access still depends
 // on the membership.
 func TestAcceptedSessionIsReachedByItsID(t *testing.T) {
-	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	w := newTestStore(t, Options{DefaultAgent: chat.NoAgent})
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}
 	w.begin("shared", chat.NewSession{Members: members})
 	w.begin("other")
@@ -127,7 +127,7 @@ func TestAcceptedSessionIsReachedByItsID(t *testing.T) {
 // An alias gives no access to the session whose id is equal to the alias. Dialects keep
 // records by session id and check access to them here.
 func TestAliasGivesNoAccess(t *testing.T) {
-	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	w := newTestStore(t, Options{DefaultAgent: chat.NoAgent})
 	id := w.begin("agent-1")
 	if _, _, err := w.Create(ctx, bob, chat.NewSession{ID: id}); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestAliasGivesNoAccess(t *testing.T) {
 }
 
 func TestReplacedAliasNamesASessionOfTheCaller(t *testing.T) {
-	w := newWorld(t, Options{DefaultAgent: chat.NoAgent})
+	w := newTestStore(t, Options{DefaultAgent: chat.NoAgent})
 	first, second := w.begin("first"), w.begin("second")
 	for _, id := range []chat.SessionID{first, second} {
 		if err := w.ReplaceAlias(ctx, ann, "chat/1", id); err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestWaitingDraftsShareOneCommit(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -46,7 +46,7 @@ func TestWaitingDraftsShareOneCommit(t *testing.T) {
 }
 
 func TestConcurrentWritersShareOneOrder(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
 	ref := w.turn(id)
@@ -95,7 +95,7 @@ func TestConcurrentWritersShareOneOrder(t *testing.T) {
 
 // The same client_id of the same actor returns the first event, also after a restart; another payload is a conflict.
 func TestRepeatedClientIDReturnsTheFirstEvent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 	msg := func(text, key string) chat.Draft { return chat.NewDraft(chat.UserMessage{Text: text}).As(key) }
 	one := func(c chat.Caller, d ...chat.Draft) ([]chat.Event, error) { return w.Append(ctx, c, id, d) }
@@ -154,7 +154,7 @@ func TestRepeatedClientIDReturnsTheFirstEvent(t *testing.T) {
 }
 
 func TestDraftsBeyondTheLimitsAreRefused(t *testing.T) {
-	w := newWorld(t, Options{MaxQueue: 2})
+	w := newTestStore(t, Options{MaxQueue: 2})
 	id := w.begin("s")
 	huge := chat.Draft{Type: "my.thing", Payload: json.RawMessage(`{"a":"` + strings.Repeat("x", chat.MaxEvent-600) + `"}`)}
 	_, err := w.Append(ctx, ann, id, []chat.Draft{huge})

@@ -24,7 +24,7 @@ func (a *answered) Answer(events []chat.Event, err error) {
 func (a *answered) Flush() {}
 
 // appendThen calls AppendThen and runs what it leaves to its caller.
-func (w *world) appendThen(c chat.Caller, id chat.SessionID, wg *sync.WaitGroup, drafts ...chat.Draft) (*answered, error) {
+func (w *testStore) appendThen(c chat.Caller, id chat.SessionID, wg *sync.WaitGroup, drafts ...chat.Draft) (*answered, error) {
 	a := &answered{done: wg.Done}
 	wg.Add(1)
 	run, err := w.AppendThen(ctx, c, id, drafts, a)
@@ -39,7 +39,7 @@ func (w *world) appendThen(c chat.Caller, id chat.SessionID, wg *sync.WaitGroup,
 
 // Appends for which nobody waits have the order of their calls, also among other requests.
 func TestAppendThenKeepsTheOrder(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	const sessions, each = 20, 50
 	var wg sync.WaitGroup
 	all := map[chat.SessionID][]*answered{}
@@ -72,7 +72,7 @@ func TestAppendThenKeepsTheOrder(t *testing.T) {
 
 // A refused append, and one that the journal refuses, get the error that Append returns.
 func TestAppendThenReportsErrors(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	w.say(id, "first")
 	var wg sync.WaitGroup

@@ -10,8 +10,8 @@ import (
 	store "github.com/parley-hq/parley/internal/journal"
 )
 
-// follow makes one world store what another one decides, as a node of a cluster does.
-func follow(t *testing.T, owner, follower *world) {
+// follow makes one store keep what another one decides, as a node of a cluster does.
+func follow(t *testing.T, owner, follower *testStore) {
 	owner.log.before = func(c *core.Commit) error {
 		kind, data, err := store.EncodeChange(nil, &store.CommitChange{Commit: c})
 		if err != nil {
@@ -36,7 +36,7 @@ func follow(t *testing.T, owner, follower *world) {
 // A member that a commit of another node removes loses access at once, also with a stream
 // that is open.
 func TestMemberRemovedByAnotherNodeLosesAccess(t *testing.T) {
-	a, b := newWorld(t, Options{}), newWorld(t, Options{})
+	a, b := newTestStore(t, Options{}), newTestStore(t, Options{})
 	follow(t, a, b)
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}
 	id := a.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: members})
@@ -78,7 +78,7 @@ func TestMemberRemovedByAnotherNodeLosesAccess(t *testing.T) {
 
 // A record that was read before a commit was applied is not cached after it.
 func TestRecordReadBeforeACommitIsNotCachedAfterIt(t *testing.T) {
-	a, b := newWorld(t, Options{}), newWorld(t, Options{})
+	a, b := newTestStore(t, Options{}), newTestStore(t, Options{})
 	follow(t, a, b)
 	for range 50 {
 		id := a.begin(b.NewID(), chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
@@ -98,7 +98,7 @@ func TestRecordReadBeforeACommitIsNotCachedAfterIt(t *testing.T) {
 
 // An erasure of another node ends streams and frees what was counted.
 func TestErasureOfAnotherNodeEndsStreams(t *testing.T) {
-	a, b := newWorld(t, Options{}), newWorld(t, Options{Quotas: Quotas{Sessions: 2}})
+	a, b := newTestStore(t, Options{}), newTestStore(t, Options{Quotas: Quotas{Sessions: 2}})
 	follow(t, a, b)
 	a.begin("s-1", chat.NewSession{Agent: chat.NoAgent})
 	if err := b.mayOwnMore(ctx, ann); err != nil { // counts

@@ -32,12 +32,12 @@ type call struct {
 	Turn    chat.TurnRef `json:"turn,omitzero"`
 	Outcome chat.Outcome `json:"outcome,omitempty"`
 	Cause   string       `json:"cause,omitempty"`
-	Crash   bool         `json:"crash,omitempty"`
 	Which   takenEvents  `json:"which,omitempty"`
 
 	Line sentText `json:"line,omitempty"` // also the name of a workstream
 	Ack  string   `json:"ack,omitempty"`
 	All  bool     `json:"all,omitempty"`
+	At   chat.At  `json:"at,omitzero"` // when a stop was requested
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Steering    *chat.Steering           `json:"steering,omitempty"`
@@ -153,7 +153,6 @@ type answer struct {
 	Sequences []chat.Seq             `json:"sequences,omitempty"`
 	Session   *chat.Session          `json:"session,omitempty"`
 	OK        bool                   `json:"ok,omitempty"`
-	Turn      chat.TurnRef           `json:"turn,omitzero"`
 	Stop      chat.StopResult        `json:"stop,omitzero"`
 	Acks      bool                   `json:"acks,omitempty"` // of Stop
 	Status    *chat.WorkstreamStatus `json:"status,omitempty"`
@@ -168,6 +167,7 @@ type sentError struct {
 	Details map[string]json.RawMessage `json:"details,omitempty"`
 	Foreign bool                       `json:"foreign,omitempty"` // errForeign
 	Seen    bool                       `json:"seen,omitempty"`    // of errForeign
+	Missing bool                       `json:"missing,omitempty"` // errNoSession
 }
 
 // The methods.
@@ -179,7 +179,6 @@ const (
 	callAnswer    = "answer"
 	callWithdraw  = "withdraw_prompt"
 	callEndTurn   = "end_turn"
-	callResume    = "resume_turn"
 	callTake      = "take_events"
 	callStop      = "stop"
 	callLaunch    = "launch"
@@ -218,16 +217,12 @@ func init() {
 		callEndTurn: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
 			return &answer{}, s.endTurnHere(ctx, q.Turn, q.Outcome, q.Cause)
 		},
-		callResume: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			next, ok, err := s.resumeHere(ctx, q.Turn, q.Cause, q.Crash)
-			return &answer{Turn: next, OK: ok}, err
-		},
 		callTake: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
 			taken, err := s.takeHere(ctx, q.Turn, q.Which, q.Workstreams)
 			return &answer{Sequences: taken}, err
 		},
 		callStop: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			res, err := s.stopHere(ctx, q.Caller, q.Session, q.All, string(q.Line), q.Cause, q.Ack)
+			res, err := s.stopHere(ctx, q)
 			return &answer{Stop: res, Acks: res.Acks}, err
 		},
 		callLaunch: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {

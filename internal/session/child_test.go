@@ -9,7 +9,7 @@ import (
 // A child has the owner and members of its parent. System sessions and children cannot
 // have children.
 func TestChildHasTheMembersOfItsParent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	members := []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}
 	far := ann
 	far.Workspace = "elsewhere"

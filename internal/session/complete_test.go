@@ -19,7 +19,7 @@ func TestSessionIsCompletedAfterItsLastTurn(t *testing.T) {
 		{chat.Failed, "no model", "session.failed", chat.FailedState},
 	} {
 		t.Run(string(c.outcome), func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newTestStore(t, Options{})
 			id := w.begin("s", chat.NewSession{Settings: chat.Settings{CompleteAfterTurn: true}})
 			w.say(id, "a")
 			first := w.turn(id)
@@ -71,7 +71,7 @@ func TestSessionIsCompletedAfterItsLastTurn(t *testing.T) {
 
 // A session is not completed while workstreams run.
 func TestSessionIsNotCompletedWhileAWorkstreamRuns(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Settings: chat.Settings{CompleteAfterTurn: true}})
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -89,7 +89,7 @@ func TestSessionIsNotCompletedWhileAWorkstreamRuns(t *testing.T) {
 // The end of a turn has the acknowledgement of the first stop; the result of a later stop
 // reports that its own acknowledgement is not used.
 func TestStopReportsWhetherTheTurnAcknowledgesIt(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	for _, c := range []struct {

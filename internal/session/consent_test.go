@@ -40,7 +40,7 @@ func TestAgentsCannotApprove(t *testing.T) {
 			}
 			for _, way := range []string{"answer", "append"} {
 				t.Run(who+"/"+kind+"/"+way, func(t *testing.T) {
-					w := newWorld(t, Options{})
+					w := newTestStore(t, Options{})
 					id := w.begin("s", chat.NewSession{Members: members})
 					request := w.ask(id, k.ask)
 					var err error
@@ -72,7 +72,7 @@ func TestAgentAnswersForItsClientTools(t *testing.T) {
 	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 	for name, mixed := range map[string]bool{"its tools alone": false, "with one of the server's": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newTestStore(t, Options{})
 			id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: helper.Actor, Role: chat.Answerer}}})
 			calls := []chat.ApprovalCall{{CallID: "a", Tool: "mine", Client: true}}
 			decisions := []chat.Decision{{CallID: "a", Approve: true, Result: []byte(`"done"`)}}
@@ -94,7 +94,7 @@ func TestAgentAnswersForItsClientTools(t *testing.T) {
 
 // An agent that owns a session cannot turn on automatic approval.
 func TestAgentsCannotTurnOnAutomaticApproval(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	for _, a := range []chat.Approvals{chat.ApproveReview, chat.ApproveAll} {
 		settings := chat.Settings{Approvals: a}
 		_, _, err := w.Create(ctx, bot, chat.NewSession{Settings: settings})
@@ -121,7 +121,7 @@ func TestAgentsCannotTurnOnAutomaticApproval(t *testing.T) {
 
 // Automatic approval does not apply in a fork.
 func TestForkHasNoAutomaticApproval(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	for _, kind := range []string{"approval", "permission"} {
 		if _, err := w.Answer(ctx, ann, id, w.ask(id, promptKinds[kind].ask), promptKinds[kind].good); err != nil {

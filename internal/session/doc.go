@@ -12,10 +12,10 @@
 // # Deciding and storing
 //
 // Each request is handled in two functions. lookUp reads what the rules need from the store.
-// decide is a pure function: state, open blocks, drafts and time give numbered,
-// stamped and chained events, or a refusal. It does no I/O, reads no clock and takes
-// no lock; the type decision holds everything that it may read. So the same input gives
-// the same events on every machine and every time.
+// decide turns state, open blocks, drafts and time into numbered, stamped and chained
+// events, or a refusal. It changes only the state that it is given, does no I/O, reads no
+// clock and takes no lock; the type decision holds everything that it may read. So the same
+// input gives the same events on every machine and every time.
 //
 // The store only orders and writes commits. When it reports a commit conflict, the state is
 // loaded again and the batch is decided again. When a commit fails, all requests of

@@ -14,7 +14,7 @@ import (
 	"github.com/parley-hq/parley/internal/attachment"
 )
 
-func (w *world) parsed(text string) []chat.Draft {
+func (w *testStore) parsed(text string) []chat.Draft {
 	w.t.Helper()
 	drafts, err := chat.ParseDrafts([]byte(text))
 	if err != nil {
@@ -25,7 +25,7 @@ func (w *world) parsed(text string) []chat.Draft {
 
 // Drafts with a different member order or different escapes are equal.
 func TestRepeatedDraftMayBeSpelledDifferently(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	spellings := []string{
 		`{"type":"user.message","client_id":"c","payload":{"text":"a < é","context":{"x":1,"y":[true,2.50]}}}`,
@@ -60,7 +60,7 @@ func TestRepeatedDraftMayBeSpelledDifferently(t *testing.T) {
 }
 
 func TestPromptEndsAtTheEarlierOfTimeoutAndDeadline(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w.now.Store(now.UnixMicro())
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
@@ -133,7 +133,7 @@ func TestLargeDataBecomesAFile(t *testing.T) {
 		{"user.message", `{"text":"look","content":[{"type":"text","text":"a"},{"type":"image","url":"` + link + `","name":"n"}]}`, "image/png", picture, `"name":"n"`},
 	} {
 		kept := keeper{}
-		w := newWorld(t, Options{Store: kept.put})
+		w := newTestStore(t, Options{Store: kept.put})
 		id := w.begin("s", chat.NewSession{Agent: "demo"})
 		text := `{"type":"` + x.typ + `","client_id":"c","payload":` + x.payload + `}`
 		who := bot
@@ -176,7 +176,7 @@ func TestLargeDataBecomesAFile(t *testing.T) {
 
 func TestDataIsStoredOnlyForCallersThatMayAppend(t *testing.T) {
 	kept := keeper{}
-	w := newWorld(t, Options{Store: kept.put})
+	w := newTestStore(t, Options{Store: kept.put})
 	id := w.begin("s", chat.NewSession{Agent: "demo", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	large := strings.Repeat("x", attachment.MaxInline+1)
 	for _, c := range []chat.Caller{bob, ann} { // a viewer, and a person without the scope agent
@@ -191,7 +191,7 @@ func TestDataIsStoredOnlyForCallersThatMayAppend(t *testing.T) {
 }
 
 func TestEmptyPolicyIsRefused(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	empty := chat.Policy("")
 	_, err := w.Update(ctx, ann, id, chat.SessionUpdated{Policy: &empty})

@@ -9,7 +9,7 @@ import (
 // A message may have the state of the line that its sender saw. If the line has changed,
 // the append is a conflict and stores nothing.
 func TestAppendConflictsWhenTheLineHasChanged(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{})
 	send := func(x chat.Expected) error {
 		d := chat.NewDraft(chat.UserMessage{Text: "x"})

@@ -13,7 +13,7 @@ import (
 
 func TestFailedCommitChangesNothing(t *testing.T) {
 	var told int
-	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told += len(evs) }}}})
+	w := newTestStore(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told += len(evs) }}}})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	told = 0
@@ -44,7 +44,7 @@ func TestFailedCommitChangesNothing(t *testing.T) {
 // TestFailedCommitFailsBothAnswers: two answers are in one commit, which fails. Neither is
 // stored, so neither error says that the prompt was answered.
 func TestFailedCommitFailsBothAnswers(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	w.log.before = func(*core.Commit) error { return chat.Errorf(chat.Unavailable, "full") }
@@ -63,7 +63,7 @@ func TestFailedCommitFailsBothAnswers(t *testing.T) {
 // TestCommitOfAnotherWriterIsRetried commits to the session without the sequencer, as another machine
 // would.
 func TestCommitOfAnotherWriterIsRetried(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	// A second Sessions on the same journal.
@@ -103,7 +103,7 @@ func TestCommitOfAnotherWriterIsRetried(t *testing.T) {
 func TestPanicReleasesTheSequencer(t *testing.T) {
 	var bang bool
 	told := 0
-	w := newWorld(t, Options{Observers: []Observer{
+	w := newTestStore(t, Options{Observers: []Observer{
 		{Committed: func([]chat.Event) {
 			if bang {
 				panic("committed")
@@ -144,7 +144,7 @@ func TestPanicReleasesTheSequencer(t *testing.T) {
 }
 
 func TestUnstoredPreviewIsNotShown(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -167,7 +167,7 @@ func (*failingPreviews) WritePreviews(_ context.Context, all []core.SessionPiece
 }
 
 func TestWaitingRequestsAreBounded(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -188,7 +188,7 @@ func TestWaitingRequestsAreBounded(t *testing.T) {
 }
 
 func TestEvictedStateIsLoadedAgain(t *testing.T) {
-	w := newWorld(t, Options{MaxCached: 1}) // one per shard
+	w := newTestStore(t, Options{MaxCached: 1}) // one per shard
 	const sessions = 300
 	var wg sync.WaitGroup
 	for i := range 8 {

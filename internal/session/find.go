@@ -41,21 +41,59 @@ func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.Sessio
 // Resolve once, where an id arrives: an access check with an unresolved alias could
 // check another session whose id is equal to the alias.
 func (s *Sessions) Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error) {
-	id, _, err := s.resolve(ctx, c, id)
+	id, _, err := s.resolveAtAll(ctx, c, id, func(sess *chat.Session) bool { return c.RoleIn(sess) != "" })
 	return id, err
 }
 
-// resolve also reports whether the caller has an alias of that name.
-func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.SessionID) (id chat.SessionID, aliased bool, err error) {
-	if c.Actor == chat.System || name == "" || len(name) > MaxForeign {
-		return name, false, nil
+// resolveAtAll is resolve. If the name can only be an alias, because no session fits that has it as its id, an alias that another node
+// has just stored is found too.
+func (s *Sessions) resolveAtAll(ctx context.Context, c chat.Caller, name chat.SessionID, fits func(*chat.Session) bool) (id chat.SessionID, aliased bool, err error) {
+	id, aliased, err = s.resolve(ctx, c, name)
+	if err != nil || aliased || !s.asksOthers(ctx) || !mayAlias(c, name) {
+		return id, aliased, err
 	}
-	if r := s.acquireCached(name); r != nil {
-		sess := r.session.Load()
-		r.release()
-		if sess != nil && began(c, sess) {
+	if name.Validate() == nil {
+		sess := s.cached(name)
+		if sess == nil {
+			found, err := s.log.Record(ctx, name)
+			if err != nil {
+				return name, false, nil // the call that uses the id says why
+			}
+			sess = &found
+		}
+		if fits(sess) {
 			return name, false, nil
 		}
+	}
+	caught := s.opt.Remote.CatchUpAlias(ctx, c.In(), c.Actor.Key(), string(name))
+	if id, aliased, err = s.resolve(ctx, c, name); err == nil && !aliased && !caught {
+		err = ErrBehind
+	}
+	return id, aliased, err
+}
+
+// mayAlias reports whether the caller can have an alias of that name.
+func mayAlias(c chat.Caller, name chat.SessionID) bool {
+	return c.Actor != chat.System && name != "" && len(name) <= MaxForeign
+}
+
+// cached returns the record of a session that is in memory, or nil.
+func (s *Sessions) cached(id chat.SessionID) *chat.Session {
+	r := s.acquireCached(id)
+	if r == nil {
+		return nil
+	}
+	defer r.release()
+	return r.session.Load()
+}
+
+// resolve returns the session that a name refers to as far as this node knows, and whether it is an alias of the caller.
+func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.SessionID) (id chat.SessionID, aliased bool, err error) {
+	if !mayAlias(c, name) {
+		return name, false, nil
+	}
+	if sess := s.cached(name); sess != nil && began(c, sess) {
+		return name, false, nil
 	}
 	alias, aliased, err := s.log.Alias(ctx, c.In(), c.Actor.Key(), string(name))
 	if err != nil || !aliased {
@@ -73,13 +111,30 @@ func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.Session
 // that the caller's client always uses, and would receive messages meant for the caller's
 // own session. System sessions are returned to callers that may see them.
 func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
-	id, aliased, err := s.resolve(ctx, c, chat.SessionID(foreign))
+	id, aliased, err := s.resolveAtAll(ctx, c, chat.SessionID(foreign), func(sess *chat.Session) bool { return began(c, sess) })
 	if err != nil {
 		return chat.Session{}, err
 	}
 	sess, err := s.visible(ctx, c, id)
 	if chat.CodeOf(err) == chat.NotFound || err == nil && !aliased && !began(c, &sess) && !id.System() {
 		return chat.Session{}, errNoSession(chat.SessionID(foreign))
+	}
+	return sess, err
+}
+
+// Aliased returns the session that an alias of the caller refers to, as Own does. It is for names that usually have none, such as those of
+// branches: it does not ask other nodes for an alias that this one does not have.
+func (s *Sessions) Aliased(ctx context.Context, c chat.Caller, alias string) (chat.Session, error) {
+	id, aliased, err := s.resolve(ctx, c, chat.SessionID(alias))
+	if err == nil && !aliased {
+		err = errNoSession(chat.SessionID(alias))
+	}
+	if err != nil {
+		return chat.Session{}, err
+	}
+	sess, err := s.visible(ctx, c, id)
+	if chat.CodeOf(err) == chat.NotFound {
+		err = errNoSession(chat.SessionID(alias))
 	}
 	return sess, err
 }
@@ -124,14 +179,20 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 	if id.Validate() != nil {
 		return chat.Session{}, errNoSession(id)
 	}
-	sess, err := s.log.Record(ctx, id)
+	sess, err := s.visibleHere(ctx, c, id)
 	if chat.CodeOf(err) == chat.NotFound && s.asksOthers(ctx) {
 		caught := s.opt.Remote.CatchUp(ctx, core.NumberFor(id, 0))
-		sess, err = s.log.Record(ctx, id) // another node may have created it since
-		if chat.CodeOf(err) == chat.NotFound && !caught {
-			return chat.Session{}, errBehind
+		// Another node may have created it since, or added the caller.
+		if sess, err = s.visibleHere(ctx, c, id); chat.CodeOf(err) == chat.NotFound && !caught {
+			return chat.Session{}, ErrBehind
 		}
 	}
+	return sess, err
+}
+
+// visibleHere is visible as far as this node knows.
+func (s *Sessions) visibleHere(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	sess, err := s.log.Record(ctx, id)
 	if err == nil && c.RoleIn(&sess) == "" || chat.CodeOf(err) == chat.NotFound {
 		return chat.Session{}, errNoSession(id)
 	}
@@ -155,12 +216,12 @@ func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Se
 	if chat.CodeOf(err) == chat.NotFound && s.asksOthers(ctx) {
 		caught := s.opt.Remote.CatchUp(ctx, n)
 		if sid, err = s.log.SessionOf(ctx, n); chat.CodeOf(err) == chat.NotFound && !caught {
-			return chat.Session{}, 0, errBehind
+			return chat.Session{}, 0, ErrBehind
 		}
 	}
 	if err == nil {
 		var sess chat.Session
-		if sess, err = s.visible(ctx, c, sid); err == nil && seq != 0 && seq <= sess.Last {
+		if sess, err = s.GetAt(ctx, c, sid, seq); err == nil && seq != 0 && seq <= sess.Last {
 			return sess, seq, nil
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 func TestForkHasTheEventsOfTheOriginal(t *testing.T) {
 	var told []chat.Event
-	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
+	w := newTestStore(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
 	id := w.begin("s", chat.NewSession{Title: "Plans", Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	w.say(id, "first secret")
 	ref := w.turn(id)
@@ -93,7 +93,7 @@ func TestForkHasTheEventsOfTheOriginal(t *testing.T) {
 
 func TestForkAtAnEventEndsTheOpenTurn(t *testing.T) {
 	var told []chat.Event
-	w := newWorld(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
+	w := newTestStore(t, Options{Observers: []Observer{{Committed: func(evs []chat.Event) { told = append(told, evs...) }}}})
 	id := w.begin("s")
 	q := w.say(id, "why?")
 	ref := w.turn(id)
@@ -158,7 +158,7 @@ func TestForkAtAnEventEndsTheOpenTurn(t *testing.T) {
 }
 
 func TestForkOfManyEvents(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	bodies := make([]chat.Body, 900)
 	for i := range bodies {

@@ -16,7 +16,7 @@ import (
 
 // Several drafts are one commit: a refused draft or a failed write leaves none of them, also after a restart.
 func TestAppendStoresAllDraftsOrNone(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	messages := func() (drafts []chat.Draft) {
 		for i := range 3 {
@@ -61,7 +61,7 @@ func TestAppendStoresAllDraftsOrNone(t *testing.T) {
 
 // Positions rise while the clock stands still, after it was set back, and over restarts.
 func TestPositionsRiseOverEventsAndPreviews(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	w.now.Store(now.UnixMicro())
 	id := w.begin("s")
@@ -110,7 +110,7 @@ func TestPositionsRiseOverEventsAndPreviews(t *testing.T) {
 
 // An event of a type that the server does not know is stored and sent with the payload that was appended.
 func TestUnknownEventTypesAreStoredAndSent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	const kind, payload = "shop.order.paid_2", `{"z":[1,{"deep":null}],"a":"<é&>","large":12345678901234567890.5e400}`
 	check := func(r *reader) {
@@ -148,7 +148,7 @@ func TestUnknownEventTypesAreStoredAndSent(t *testing.T) {
 }
 
 // follow runs a reader until stop is called.
-func (w *world) follow(r *reader, id chat.SessionID) (stop func()) {
+func (w *testStore) follow(r *reader, id chat.SessionID) (stop func()) {
 	reading, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- r.run(reading, w.Sessions, ann, id) }()

@@ -59,8 +59,8 @@ type tester interface {
 	Fatal(args ...any)
 }
 
-// world is a journal, a hub and Sessions on a disk in memory.
-type world struct {
+// testStore is a journal, a hub and Sessions on a disk in memory.
+type testStore struct {
 	t    tester
 	disk vfs.FS
 	opt  Options
@@ -72,14 +72,14 @@ type world struct {
 	closed bool
 }
 
-func newWorld(t testing.TB, opt Options) *world {
-	w := startWorld(t, opt)
+func newTestStore(t testing.TB, opt Options) *testStore {
+	w := startTestStore(t, opt)
 	t.Cleanup(w.close)
 	return w
 }
 
-func startWorld(t tester, opt Options) *world {
-	w := &world{t: t, disk: vfs.NewMem(), opt: opt}
+func startTestStore(t tester, opt Options) *testStore {
+	w := &testStore{t: t, disk: vfs.NewMem(), opt: opt}
 	w.opt.Now = func() time.Time {
 		if now := w.now.Load(); now != 0 {
 			return time.UnixMicro(now)
@@ -90,7 +90,7 @@ func startWorld(t tester, opt Options) *world {
 	return w
 }
 
-func (w *world) start() {
+func (w *testStore) start() {
 	w.t.Helper()
 	j, err := store.Open(filepath.Join("/", "data"), store.Options{FS: w.disk, Sync: store.SyncNever, MinFree: -1, MinFreePercent: -1})
 	if err != nil {
@@ -105,7 +105,7 @@ func (w *world) start() {
 	w.closed = false
 }
 
-func (w *world) close() {
+func (w *testStore) close() {
 	if w.closed {
 		return
 	}
@@ -117,7 +117,7 @@ func (w *world) close() {
 }
 
 // restart closes everything and opens it again on the same disk.
-func (w *world) restart() {
+func (w *testStore) restart() {
 	w.t.Helper()
 	w.close()
 	w.start()
@@ -134,7 +134,7 @@ var (
 )
 
 // begin creates a session of ann's.
-func (w *world) begin(id chat.SessionID, n ...chat.NewSession) chat.SessionID {
+func (w *testStore) begin(id chat.SessionID, n ...chat.NewSession) chat.SessionID {
 	w.t.Helper()
 	var ns chat.NewSession
 	if len(n) > 0 {
@@ -147,7 +147,7 @@ func (w *world) begin(id chat.SessionID, n ...chat.NewSession) chat.SessionID {
 	return id
 }
 
-func (w *world) append(c chat.Caller, id chat.SessionID, bodies ...chat.Body) []chat.Event {
+func (w *testStore) append(c chat.Caller, id chat.SessionID, bodies ...chat.Body) []chat.Event {
 	w.t.Helper()
 	drafts := make([]chat.Draft, len(bodies))
 	for i, b := range bodies {
@@ -160,13 +160,13 @@ func (w *world) append(c chat.Caller, id chat.SessionID, bodies ...chat.Body) []
 	return evs
 }
 
-func (w *world) say(id chat.SessionID, text string) chat.Event {
+func (w *testStore) say(id chat.SessionID, text string) chat.Event {
 	w.t.Helper()
 	return w.append(ann, id, chat.UserMessage{Text: text})[0]
 }
 
 // events reads the whole log and checks its numbers, positions and chain.
-func (w *world) events(id chat.SessionID) []chat.Event {
+func (w *testStore) events(id chat.SessionID) []chat.Event {
 	w.t.Helper()
 	facts, more, err := w.log.Read(ctx, id, chat.Range{})
 	if err != nil || more {
@@ -194,7 +194,7 @@ func (w *world) events(id chat.SessionID) []chat.Event {
 }
 
 // story returns the types of the events, with the important fields of their payloads.
-func (w *world) story(id chat.SessionID) string {
+func (w *testStore) story(id chat.SessionID) string {
 	w.t.Helper()
 	var out []string
 	for _, e := range w.events(id) {
@@ -223,7 +223,7 @@ func (w *world) story(id chat.SessionID) string {
 	return strings.Join(out, "\n")
 }
 
-func (w *world) wantStory(id chat.SessionID, lines ...string) {
+func (w *testStore) wantStory(id chat.SessionID, lines ...string) {
 	w.t.Helper()
 	if got, want := w.story(id), strings.Join(lines, "\n"); got != want {
 		w.t.Fatalf("the log is\n%s\n\nwant\n%s", got, want)
@@ -231,7 +231,7 @@ func (w *world) wantStory(id chat.SessionID, lines ...string) {
 }
 
 // turn returns the running turn of the main line.
-func (w *world) turn(id chat.SessionID) chat.TurnRef {
+func (w *testStore) turn(id chat.SessionID) chat.TurnRef {
 	w.t.Helper()
 	st := w.state(id)
 	t := st.Line("").Turn
@@ -241,7 +241,7 @@ func (w *world) turn(id chat.SessionID) chat.TurnRef {
 	return chat.TurnRef{Session: id, Turn: t.ID, Attempt: t.Attempt}
 }
 
-func (w *world) state(id chat.SessionID) *chat.State {
+func (w *testStore) state(id chat.SessionID) *chat.State {
 	w.t.Helper()
 	st, err := w.State(ctx, chat.Trusted, id)
 	if err != nil {
@@ -250,7 +250,7 @@ func (w *world) state(id chat.SessionID) *chat.State {
 	return st
 }
 
-func (w *world) end(ref chat.TurnRef, o chat.Outcome) {
+func (w *testStore) end(ref chat.TurnRef, o chat.Outcome) {
 	w.t.Helper()
 	if err := w.EndTurn(ctx, ref, o, ""); err != nil {
 		w.t.Fatal(err)
@@ -268,14 +268,14 @@ func piece(ref chat.TurnRef, block chat.BlockID, offset int, text string) []chat
 	return []chat.Preview{{Block: block, Offset: offset, Text: text, Turn: ref.Turn, Attempt: ref.Attempt}}
 }
 
-func (w *world) show(ref chat.TurnRef, block chat.BlockID, offset int, text string) {
+func (w *testStore) show(ref chat.TurnRef, block chat.BlockID, offset int, text string) {
 	w.t.Helper()
 	if err := w.Preview(ctx, bot, ref.Session, piece(ref, block, offset, text)); err != nil {
 		w.t.Fatalf("preview: %v", err)
 	}
 }
 
-func (w *world) wantCode(err error, want chat.Code) {
+func (w *testStore) wantCode(err error, want chat.Code) {
 	w.t.Helper()
 	if got := chat.CodeOf(err); got != want {
 		w.t.Fatalf("got %q (%v), want %q", got, err, want)
@@ -283,7 +283,7 @@ func (w *world) wantCode(err error, want chat.Code) {
 }
 
 // ask opens a prompt and returns its id.
-func (w *world) ask(id chat.SessionID, body chat.Body) string {
+func (w *testStore) ask(id chat.SessionID, body chat.Body) string {
 	w.t.Helper()
 	e := w.append(bot, id, body)[0]
 	p, ok := chat.AsPrompt(&e)

@@ -9,24 +9,24 @@ import (
 
 // The files of a workstream are merged in whatever way it ends, also without a running turn.
 func TestFilesAreMergedAtEveryEndOfAWorkstream(t *testing.T) {
-	terminate := func(w *world) error {
+	terminate := func(w *testStore) error {
 		_, err := w.TerminateWorkstream(ctx, ann, "s", "top", chat.Steering{})
 		return err
 	}
-	for name, end := range map[string]func(w *world) error{
+	for name, end := range map[string]func(w *testStore) error{
 		"terminated": terminate,
-		"stopped": func(w *world) error {
+		"stopped": func(w *testStore) error {
 			_, err := w.StopAll(ctx, ann, "s", "")
 			return err
 		},
-		"with the session": func(w *world) error {
+		"with the session": func(w *testStore) error {
 			_, err := w.Append(ctx, chat.Trusted, "s", []chat.Draft{chat.NewDraft(chat.SessionCompleted{})})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := &fakeFiles{}
-			w := newWorld(t, Options{Artifacts: files})
+			w := newTestStore(t, Options{Artifacts: files})
 			w.begin("s", chat.NewSession{Agent: "demo"})
 			w.launch("s", chat.Launch{ID: "top", Interactive: true})
 			w.launch("s", chat.Launch{ID: "leaf", Interactive: true, Parent: "top"})
@@ -58,7 +58,7 @@ func TestFilesAreMergedAtEveryEndOfAWorkstream(t *testing.T) {
 // before its parent.
 func TestFilesAreMergedWhenTheParentEndsFirst(t *testing.T) {
 	files := &fakeFiles{}
-	w := newWorld(t, Options{Artifacts: files})
+	w := newTestStore(t, Options{Artifacts: files})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	w.launch("s", chat.Launch{ID: "a"})
 	w.launch("s", chat.Launch{ID: "b", Parent: "a"})
@@ -94,7 +94,7 @@ func TestFilesAreMergedWhenTheParentEndsFirst(t *testing.T) {
 // workstream and merges nothing.
 func TestStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {
 	files := &fakeFiles{}
-	w := newWorld(t, Options{Artifacts: files})
+	w := newTestStore(t, Options{Artifacts: files})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	w.launch("s", chat.Launch{ID: "top", Interactive: true})
 	w.finish("s", "top")
@@ -112,7 +112,7 @@ func TestStopThatEndsNoWorkstreamMergesNothing(t *testing.T) {
 // The files of a workstream are also merged when its turn fails after too many crashes.
 func TestFilesAreMergedAfterTooManyCrashes(t *testing.T) {
 	files := &fakeFiles{}
-	w := newWorld(t, Options{Artifacts: files})
+	w := newTestStore(t, Options{Artifacts: files})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	w.launch("s", chat.Launch{ID: "top"})
 	for ref, ok := w.turnOf("s", "top"), true; ok; {

@@ -48,11 +48,7 @@ func (s *Sessions) PreviewLater(ctx context.Context, c chat.Caller, id chat.Sess
 			return err
 		}, nil
 	}
-	text := 0
-	for i := range pieces {
-		text += pieceCost + len(pieces[i].Text)
-	}
-	if err := s.countWritten(c, text); err != nil {
+	if err := s.countWritten(c, costOfPieces(pieces)); err != nil {
 		return nil, err
 	}
 	r, err := s.acquireFor(ctx, c, id)

@@ -34,7 +34,12 @@ func (s *Sessions) PreviewAll(ctx context.Context, c chat.Caller, all []core.Ses
 			break // its owner handles them
 		}
 		if r.tryLead() {
-			b.held = append(b.held, heldPreview{order: r, of: one})
+			h := heldPreview{order: r, of: one}
+			if one.Err = s.countWritten(c, costOfPieces(one.Pieces)); one.Err != nil {
+				h.end()
+			} else {
+				b.held = append(b.held, h)
+			}
 			handled++
 			continue
 		}
@@ -52,15 +57,10 @@ func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *core.S
 	if !c.Has(chat.ScopeAgent) {
 		return nil, chat.Errorf(chat.Denied, "sending previews needs the scope agent")
 	}
-	text := 0
 	for i := range of.Pieces {
 		if err := of.Pieces[i].Normalize(); err != nil {
 			return nil, at(i, len(of.Pieces), err)
 		}
-		text += pieceCost + len(of.Pieces[i].Text)
-	}
-	if err := s.countWritten(c, text); err != nil {
-		return nil, err
 	}
 	if !of.Named {
 		return s.acquireFor(ctx, c, of.Session)

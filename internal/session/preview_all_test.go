@@ -9,7 +9,7 @@ import (
 )
 
 func TestPreviewAllShowsPiecesOfSeveralSessionsInOrder(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	var refs []chat.TurnRef
 	for i := range 3 {
 		id := w.begin(chat.SessionID(fmt.Sprint("s", i)))
@@ -41,7 +41,7 @@ func TestPreviewAllShowsPiecesOfSeveralSessionsInOrder(t *testing.T) {
 
 // A piece for a session that handles another request stays with the caller, which queues it: it neither waits nor overtakes.
 func TestPreviewAllStopsBeforeABusySession(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id, other := w.begin("s"), w.begin("other")
 	w.say(id, "a")
 	w.say(other, "a")
@@ -68,5 +68,40 @@ func TestPreviewAllStopsBeforeABusySession(t *testing.T) {
 	}
 	if n := w.PreviewAll(ctx, bot, []core.SessionPieces{{Session: id, Pieces: piece(ref, "b", 1, "y")}}); n != 1 {
 		t.Fatal("the session stays busy")
+	}
+}
+
+// On a nearly full disk a piece is counted once, also if its session is busy, and one that is refused leaves its session free.
+func TestPiecesAreCountedOnceOnANearlyFullDisk(t *testing.T) {
+	scarce := false
+	w := newTestStore(t, Options{Quotas: Quotas{Shares: 1}, Scarce: func() (int64, bool) { return pieceCost + 8, scarce }})
+	id := w.begin("s")
+	w.say(id, "a")
+	ref := w.turn(id)
+	scarce = true
+	r := w.acquire(id)
+	defer r.release()
+	if !r.tryLead() {
+		t.Fatal("the session is busy")
+	}
+	all := []core.SessionPieces{{Session: id, Pieces: piece(ref, "b", 0, "12345678")}}
+	if n := w.PreviewAll(ctx, bot, all); n != 0 {
+		t.Fatal("the session is not busy")
+	}
+	wait, err := w.PreviewLater(ctx, bot, id, all[0].Pieces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.yield()
+	if err := wait(); err != nil {
+		t.Fatal(err)
+	}
+	next := []core.SessionPieces{{Session: id, Pieces: piece(ref, "b", 8, "9")}}
+	if n := w.PreviewAll(ctx, bot, next); n != 1 || next[0].Err == nil {
+		t.Fatal("the share of the caller has no end")
+	}
+	scarce = false
+	if n := w.PreviewAll(ctx, bot, next); n != 1 || next[0].Err != nil {
+		t.Fatal(n, next[0].Err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func TestInvalidPreviewsAreRefused(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -90,7 +90,7 @@ func TestInvalidPreviewsAreRefused(t *testing.T) {
 
 // A piece that is repeated after its block was finished must not open the block again.
 func TestLatePieceDoesNotReopenABlock(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
 	show := func(block chat.BlockID, text string) error {
 		return w.Preview(ctx, bot, id, []chat.Preview{{Block: block, Text: text}})
@@ -116,7 +116,7 @@ func TestLatePieceDoesNotReopenABlock(t *testing.T) {
 }
 
 func TestTurnCannotUseABlockOutsideOfIt(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: "demo"})
 	// Outside of a turn, as agents do that this server does not run.
 	if err := w.Preview(ctx, bot, id, []chat.Preview{{Block: "b", Text: "free"}}); err != nil {
@@ -137,7 +137,7 @@ func TestTurnCannotUseABlockOutsideOfIt(t *testing.T) {
 }
 
 func TestPreviewsSurviveAKill(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)

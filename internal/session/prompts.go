@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -227,6 +228,38 @@ func (s *Sessions) answerHere(ctx context.Context, c chat.Caller, id chat.Sessio
 	return an.event, nil
 }
 
+// Prompt returns a prompt of the session, open or ended, nil if there is none with this id.
+func (s *Sessions) Prompt(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string) (*chat.Prompt, error) {
+	sess, err := s.visible(ctx, c, id)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.prompt(ctx, sess.ID, requestID)
+	if p != nil || err != nil || !s.asksOthers(ctx) || s.opt.Remote.Owns(sess.ID) {
+		return p, err
+	}
+	caught := s.opt.Remote.CatchUp(ctx, core.NumberFor(sess.ID, 0)) // another node may have stored it since
+	if p, err = s.prompt(ctx, sess.ID, requestID); p == nil && err == nil && !caught {
+		err = ErrBehind
+	}
+	return p, err
+}
+
+func (s *Sessions) prompt(ctx context.Context, id chat.SessionID, requestID string) (*chat.Prompt, error) {
+	ref, ok, err := s.log.Prompt(ctx, id, requestID)
+	if err != nil || !ok {
+		return nil, err
+	}
+	asked, err := s.event(ctx, id, ref.Asked)
+	if err != nil {
+		return nil, err
+	}
+	if p, ok := chat.AsPrompt(&asked); ok {
+		return &p, nil
+	}
+	return nil, nil
+}
+
 // answering holds the state of one Answer call.
 type answering struct {
 	caller  chat.Caller
@@ -250,14 +283,7 @@ func (a *answering) lookUp(ctx context.Context, r *sequencer) error {
 	if a.known = &e; err != nil || chat.AnswerOf(e.Body) != a.request {
 		return err
 	}
-	ref, ok, err := r.sessions.log.Prompt(ctx, r.id, a.request)
-	if err != nil || !ok {
-		return err
-	}
-	asked, err := r.sessions.event(ctx, r.id, ref.Asked)
-	if p, ok := chat.AsPrompt(&asked); ok {
-		a.asked = &p
-	}
+	a.asked, err = r.sessions.prompt(ctx, r.id, a.request)
 	return err
 }
 

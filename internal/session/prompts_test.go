@@ -34,7 +34,7 @@ var promptKinds = map[string]struct {
 }
 
 // startPrompt starts a session in which bob may answer too, and asks a prompt in it.
-func (w *world) startPrompt(ask chat.Body) (id chat.SessionID, request string) {
+func (w *testStore) startPrompt(ask chat.Body) (id chat.SessionID, request string) {
 	w.t.Helper()
 	id = w.begin("s", chat.NewSession{Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 	request = w.ask(id, ask)
@@ -48,7 +48,7 @@ func (w *world) startPrompt(ask chat.Body) (id chat.SessionID, request string) {
 func TestInvalidAnswerIsRefused(t *testing.T) {
 	for name, k := range promptKinds {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newTestStore(t, Options{})
 			id, p := w.startPrompt(k.ask)
 			for _, bad := range k.bad {
 				_, err := w.Answer(ctx, ann, id, p, bad)
@@ -71,7 +71,7 @@ func TestInvalidAnswerIsRefused(t *testing.T) {
 func TestPromptIsAnsweredOnce(t *testing.T) {
 	for name, k := range promptKinds {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newTestStore(t, Options{})
 			id, p := w.startPrompt(k.ask)
 			w.restart()
 			k.good.ClientID = "mine"
@@ -105,6 +105,18 @@ func TestPromptIsAnsweredOnce(t *testing.T) {
 			w.wantCode(err, chat.Conflict) // the client_id belongs to the stored answer
 			_, err = w.Answer(ctx, winner, id, "other", k.good)
 			w.wantCode(err, chat.Conflict) // the client_id belongs to the answer of another prompt
+			loser := bob
+			if winner.Actor.Same(bob.Actor) {
+				loser = ann
+			}
+			_, err = w.Answer(ctx, loser, id, p, k.good)
+			w.wantCode(err, chat.Conflict) // also when it is sent again
+			if asked, err := w.Prompt(ctx, bob, id, p); err != nil || asked == nil || asked.RequestID != p {
+				t.Fatalf("the ended prompt is %v %v", asked, err)
+			}
+			if asked, err := w.Prompt(ctx, bob, id, "other"); err != nil || asked != nil {
+				t.Fatalf("a prompt that is not there is %v %v", asked, err)
+			}
 			if s := w.state(id).Session; s.OpenPrompts != 0 {
 				t.Fatal(s)
 			}
@@ -116,7 +128,7 @@ func TestPromptIsAnsweredOnce(t *testing.T) {
 // TestAnswerRetriedInTheSameCommitReturnsTheFirstEvent: a retry that arrives before the first answer is stored gets
 // the event of the first answer.
 func TestAnswerRetriedInTheSameCommitReturnsTheFirstEvent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	p := w.ask(id, chat.AgentInputRequest{InputType: chat.InputText, Text: "?"})
 	r := w.acquire(id)
@@ -136,7 +148,7 @@ func TestAnswerRetriedInTheSameCommitReturnsTheFirstEvent(t *testing.T) {
 }
 
 func TestPromptIDsAreUsedOnce(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	ask := func(request string) chat.Body {
 		return chat.AgentInputRequest{RequestID: request, InputType: chat.InputText, Text: "?"}
@@ -172,7 +184,7 @@ func TestPromptIDsAreUsedOnce(t *testing.T) {
 }
 
 func TestPromptExpiresAtItsDeadline(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w.now.Store(start.UnixMicro())
 	id := w.begin("s")
@@ -225,7 +237,7 @@ func TestPromptExpiresAtItsDeadline(t *testing.T) {
 // TestRunClosesPromptsAtTheirDeadline: Run closes a prompt that is asked while Run sleeps, although
 // another session with a due prompt cannot be written.
 func TestRunClosesPromptsAtTheirDeadline(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	bad, id := w.begin("bad"), w.begin("s")
 	w.log.before = func(c *core.Commit) error {
 		if _, closing := c.Events[0].Body.(chat.PromptClosed); closing && c.Session == bad {
@@ -249,7 +261,7 @@ func TestRunClosesPromptsAtTheirDeadline(t *testing.T) {
 }
 
 func TestAnswersInArraysAreIdempotent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	w.now.Store(start.UnixMicro())
 	id := w.begin("s")

@@ -116,7 +116,7 @@ func (f *follower) line(s string) (err error) {
 // while readers are disconnected and resume.
 func TestAllReadersGetTheSame(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := startWorld(t, Options{MaxCached: 1})
+		w := startTestStore(t, Options{MaxCached: 1})
 		defer w.close()
 		policy := rapid.SampledFrom([]chat.Policy{chat.Queue, chat.Steer, chat.Interrupt}).Draw(t, "policy")
 		id := w.begin("s", chat.NewSession{Policy: policy, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
@@ -157,7 +157,7 @@ func TestAllReadersGetTheSame(t *testing.T) {
 	})
 }
 
-func same(t *rapid.T, w *world, id chat.SessionID, readers []*follower) {
+func same(t *rapid.T, w *testStore, id chat.SessionID, readers []*follower) {
 	text := func(v any) string {
 		b, err := json.Marshal(v)
 		if err != nil {
@@ -198,7 +198,7 @@ func same(t *rapid.T, w *world, id chat.SessionID, readers []*follower) {
 }
 
 // act runs one random operation.
-func (w *world) act(t *rapid.T, id chat.SessionID) func() {
+func (w *testStore) act(t *rapid.T, id chat.SessionID) func() {
 	st := w.state(id)
 	ref := chat.TurnRef{Session: id}
 	if turn := st.Line("").Turn; turn != nil {

@@ -15,7 +15,7 @@ import (
 
 // The same state, open blocks, drafts and time give the same events.
 func TestDecisionIsRepeatable(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)

@@ -17,7 +17,7 @@ import (
 func TestEraseReturnsNoReceiptWhileACopyIsLeft(t *testing.T) {
 	var left error
 	var told []chat.SessionID
-	w := newWorld(t, Options{Observers: []Observer{{
+	w := newTestStore(t, Options{Observers: []Observer{{
 		Purge:  func(context.Context, chat.SessionID) error { return left },
 		Erased: func(id chat.SessionID) { told = append(told, id) },
 	}}})
@@ -53,7 +53,7 @@ func TestEraseReturnsNoReceiptWhileACopyIsLeft(t *testing.T) {
 func TestRunFinishesErasures(t *testing.T) {
 	left := errors.New("NATS is away")
 	told := make(chan chat.SessionID, 1)
-	w := newWorld(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error { return left }}}})
+	w := newTestStore(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error { return left }}}})
 	id := w.begin("s")
 	_, err := w.Erase(ctx, ann, id)
 	w.wantCode(err, chat.Unavailable)
@@ -80,7 +80,7 @@ func TestRunFinishesErasures(t *testing.T) {
 // TestEraseContinuesAfterItsContextEnds: an erasure continues after its caller's context has ended.
 func TestEraseContinuesAfterItsContextEnds(t *testing.T) {
 	reached, free := make(chan struct{}, 2), make(chan struct{})
-	w := newWorld(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error {
+	w := newTestStore(t, Options{Observers: []Observer{{Purge: func(context.Context, chat.SessionID) error {
 		reached <- struct{}{}
 		<-free
 		return nil
@@ -113,7 +113,7 @@ func TestEraseContinuesAfterItsContextEnds(t *testing.T) {
 // an error, and observers are called.
 func TestSessionIsErasedWhileOldFilesRemain(t *testing.T) {
 	told := chat.SessionID("")
-	w := newWorld(t, Options{Observers: []Observer{{Erased: func(id chat.SessionID) { told = id }}}})
+	w := newTestStore(t, Options{Observers: []Observer{{Erased: func(id chat.SessionID) { told = id }}}})
 	id := w.begin("s")
 	w.Sessions = New(&sticky{w.log}, w.hub, w.opt)
 	ended := make(chan error, 1)

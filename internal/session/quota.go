@@ -63,6 +63,14 @@ const pieceCost = 16
 // costOf returns the memory of a block in bytes.
 func costOf(b *chat.Block) int64 { return int64(len(b.Text) + pieceCost*len(b.Ends)) }
 
+// costOfPieces is what new pieces take.
+func costOfPieces(pieces []chat.Preview) (n int) {
+	for i := range pieces {
+		n += pieceCost + len(pieces[i].Text)
+	}
+	return n
+}
+
 func (o *openText) add(n int64, keys ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -17,7 +17,7 @@ func refusals(into map[string]int) func(string) { return func(q string) { into[q
 // blocks frees it.
 func TestOpenTextIsBounded(t *testing.T) {
 	seen := map[string]int{}
-	w := newWorld(t, Options{Quotas: Quotas{OpenSession: 4000, OpenOwner: 6000, OpenWorkspace: 7000}, Refused: refusals(seen)})
+	w := newTestStore(t, Options{Quotas: Quotas{OpenSession: 4000, OpenOwner: 6000, OpenWorkspace: 7000}, Refused: refusals(seen)})
 	text := strings.Repeat("x", 900)
 	begin := func(c chat.Caller, id chat.SessionID) chat.TurnRef {
 		t.Helper()
@@ -77,7 +77,7 @@ func TestOpenTextIsBounded(t *testing.T) {
 
 // The sessions of an owner are bounded. Sessions in which it is only a member do not count.
 func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
-	w := newWorld(t, Options{Quotas: Quotas{Sessions: 3}})
+	w := newTestStore(t, Options{Quotas: Quotas{Sessions: 3}})
 	for i := range 5 {
 		c := bob
 		c.Scopes = append(c.Scopes, chat.ScopeAdmin) // administrators have no limit
@@ -113,7 +113,7 @@ func TestSessionsOfAnOwnerAreBounded(t *testing.T) {
 // free bytes; a restart changes nothing; administrators have no limit.
 func TestStoredBytesAreBounded(t *testing.T) {
 	seen := map[string]int{}
-	var w *world
+	var w *testStore
 	files, err := artifact.Open(t.TempDir(), artifact.Options{Changed: func(id chat.SessionID, n int64) {
 		if err := w.log.AddFiles(ctx, id, n); err != nil {
 			t.Error(err)
@@ -122,7 +122,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = newWorld(t, Options{Quotas: Quotas{StoredOwner: 40_000, StoredWorkspace: 60_000}, Artifacts: files, Refused: refusals(seen)})
+	w = newTestStore(t, Options{Quotas: Quotas{StoredOwner: 40_000, StoredWorkspace: 60_000}, Artifacts: files, Refused: refusals(seen)})
 	quiet := chat.NewSession{Agent: chat.NoAgent}
 	w.begin("one", quiet)
 	w.begin("two", quiet)
@@ -208,7 +208,7 @@ func TestStoredBytesAreBounded(t *testing.T) {
 // While the disk is nearly full, one writer cannot use all of the remaining space.
 func TestNearlyFullDiskIsSharedByWriters(t *testing.T) {
 	scarce := false
-	w := newWorld(t, Options{
+	w := newTestStore(t, Options{
 		Quotas: Quotas{Shares: 64}, Scarce: func() (int64, bool) { return 640_000, scarce },
 	})
 	w.now.Store(1_700_000_000_000_000)

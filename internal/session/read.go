@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -83,6 +84,19 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 	return s.log.Ends(ctx, sess.ID, seq)
 }
 
+// Latest is Get for a caller that looks for something in the session that this node does not have. In a cluster another node may have
+// stored it: Latest waits until this node has what the owner of the session has.
+func (s *Sessions) Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	sess, err := s.visible(ctx, c, id)
+	if err != nil || s.opt.Remote == nil {
+		return sess, err
+	}
+	if !s.opt.Remote.CatchUp(ctx, core.NumberFor(sess.ID, 0)) {
+		return chat.Session{}, ErrBehind
+	}
+	return s.visible(ctx, c, id)
+}
+
 // GetAt is Get for a caller that has read the event with a sequence. In a cluster it may have read it on another node: GetAt waits
 // until this node has it too.
 func (s *Sessions) GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Session, error) {
@@ -92,10 +106,41 @@ func (s *Sessions) GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	}
 	// Also a node that believes to own the session may be behind: after a pause, or while it is cut off.
 	caught := s.opt.Remote.ReadLog(ctx, sess.ID)
-	if sess, err = s.visible(ctx, c, id); err == nil && seq > sess.Last && !caught {
-		err = errBehind
+	sess, err = s.visible(ctx, c, id)
+	if err == nil && seq > sess.Last && caught {
+		// The server that answered for the log may be behind itself: the former leader of a stream, or one that has just started. So
+		// the owner is asked, too, before the event counts as one that does not exist.
+		caught = s.opt.Remote.CatchUp(ctx, core.NumberFor(sess.ID, 0))
+		sess, err = s.visible(ctx, c, id)
+	}
+	if err == nil && seq > sess.Last && !caught {
+		err = ErrBehind
 	}
 	return sess, err
+}
+
+// GetAtPosition is Get for a caller that has read everything up to a position, also text that is being written. In a cluster it may
+// have read it on another node: GetAtPosition waits until this node has it too.
+func (s *Sessions) GetAtPosition(ctx context.Context, c chat.Caller, id chat.SessionID, at chat.At) (chat.Session, error) {
+	sess, err := s.visible(ctx, c, id)
+	if err != nil || s.opt.Remote == nil {
+		return sess, err
+	}
+	if last, err := s.event(ctx, sess.ID, sess.Last); err != nil || at <= last.At {
+		return sess, err
+	}
+	caught := s.opt.Remote.CatchUpText(ctx, sess.ID)
+	if sess, err = s.visible(ctx, c, id); err == nil && !caught && !s.hasText(sess.ID, at) {
+		err = ErrBehind
+	}
+	return sess, err
+}
+
+// hasText reports whether the session has unfinished text at or after a position.
+func (s *Sessions) hasText(id chat.SessionID, at chat.At) bool {
+	return slices.ContainsFunc(s.live.Blocks(id), func(b chat.Block) bool {
+		return len(b.Ends) > 0 && b.Ends[len(b.Ends)-1].At >= at
+	})
 }
 
 // reach waits until this node of a cluster has the event at which a reader begins.
@@ -216,12 +261,12 @@ func (s *Sessions) authorize(g *watcher, id chat.SessionID) error {
 	return err
 }
 
-// sees returns an error if the caller may not see the session. It is not inlined, because
-// the session record would then be part of every reader's stack.
+// sees returns an error if the caller may not see the session, as far as this node knows: the hub calls it and must not wait
+// for other nodes. It is not inlined, because the session record would then be part of every reader's stack.
 //
 //go:noinline
 func (s *Sessions) sees(ctx context.Context, c chat.Caller, id chat.SessionID) error {
-	_, err := s.visible(ctx, c, id)
+	_, err := s.visibleHere(ctx, c, id)
 	return err
 }
 

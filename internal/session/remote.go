@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -16,11 +17,15 @@ type Remote interface {
 	Owns(id chat.SessionID) bool
 	// CatchUp waits until this node has stored what the owner of the session with a number had stored at the time of the call, but
 	// not for long. It returns false if it takes too long: this node is behind, or cut off from the others. An owner that is cut off may
-	// have been replaced by another node.
+	// have been replaced by another node. Callers that wait for the same owner share one question to it.
 	CatchUp(ctx context.Context, n chat.Number) bool
+	// CatchUpAlias is CatchUp for an alias.
+	CatchUpAlias(ctx context.Context, workspace, actorKey, foreign string) bool
 	// ReadLog waits until this node has stored what the log of the session had at the time of the call, but not for long. It
 	// returns false if it takes too long.
 	ReadLog(ctx context.Context, id chat.SessionID) bool
+	// CatchUpText is CatchUp for a session, with the text that is being written.
+	CatchUpText(ctx context.Context, id chat.SessionID) bool
 	// Send sends a call to the owner. Calls about one session arrive in the order of Send as long as it has the same owner.
 	// wait returns what Serve returned there, when this node has stored everything that the answer tells.
 	// repeat says that the call may be sent again when it is not known whether the owner has handled it.
@@ -84,8 +89,8 @@ func (s *Sessions) beginCall(ctx context.Context, q *call) (get func() (*answer,
 // ErrOwnerChanged is the error of a call at a node that does not own the session any more.
 var ErrOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
 
-// errBehind is returned for sessions and events that this node does not have, while it does not reach the node that would.
-var errBehind = chat.Errorf(chat.Unavailable, "this node may be behind and cannot reach the node that decides about this session; try again in a few seconds")
+// ErrBehind is the error for sessions, events and files that this node does not have, while it does not reach the node that would.
+var ErrBehind = chat.Errorf(chat.Unavailable, "this node may be behind and cannot reach the node that decides about this session; try again in a few seconds")
 
 // servedKey marks the context of a call of another node. Such a call is not sent on.
 type servedKey struct{}
@@ -121,6 +126,25 @@ func (s *Sessions) call(ctx context.Context, q *call) (*answer, error) {
 
 // send sends a call to the node that owns the session.
 func (s *Sessions) send(ctx context.Context, q *call) (wait func() (*answer, error)) {
+	get := s.sendOnce(ctx, q)
+	return func() (*answer, error) {
+		res, err := get()
+		if !isNoSession(err) {
+			return res, err
+		}
+		// The node that has answered may have been replaced by another one, and not know it yet.
+		caught := s.opt.Remote.CatchUp(ctx, core.NumberFor(q.Session, 0))
+		switch _, here := s.visibleHere(ctx, q.Caller, q.Session); {
+		case here == nil:
+			return s.sendOnce(ctx, q)()
+		case !caught:
+			return nil, ErrBehind
+		}
+		return res, err
+	}
+}
+
+func (s *Sessions) sendOnce(ctx context.Context, q *call) (wait func() (*answer, error)) {
 	b, err := json.Marshal(q)
 	if err != nil {
 		return func() (*answer, error) { return nil, err }
@@ -184,7 +208,7 @@ func encodeError(err error) *answer {
 		return &answer{Error: &sentError{Foreign: true, Seen: foreign.seen}}
 	}
 	e := chat.Public(err)
-	sent := &sentError{Code: e.Code, Reason: e.Reason, Text: e.Msg, Details: map[string]json.RawMessage{}}
+	sent := &sentError{Code: e.Code, Reason: e.Reason, Text: e.Msg, Details: map[string]json.RawMessage{}, Missing: isNoSession(err)}
 	for name, v := range e.Details {
 		if b, err := json.Marshal(v); err == nil {
 			sent.Details[name] = b
@@ -204,6 +228,9 @@ func (e *sentError) decode() error {
 	out := &chat.Error{Code: e.Code, Reason: e.Reason, Msg: e.Text}
 	for name, b := range e.Details {
 		out = out.With(name, decodeDetail(name, b))
+	}
+	if e.Missing {
+		return noSession{out}
 	}
 	return out
 }

@@ -84,7 +84,7 @@ func (r *sequencer) do(ctx context.Context, req *request) error {
 	return r.finish(ctx, req)
 }
 
-// join puts req into the queue. The caller must call finish.
+// join puts req into the queue. The caller must call finish, unless req.then is set.
 func (r *sequencer) join(req *request) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,7 +32,7 @@ func TestTokenWritesOnlyAsItsAgents(t *testing.T) {
 		"an agent with the name of no agent": {none, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{})
+			w := newTestStore(t, Options{})
 			id := w.begin("s", chat.NewSession{Agent: "demo"})
 			w.begin("quiet", chat.NewSession{Agent: chat.NoAgent})
 			w.say(id, "hello")
@@ -59,7 +59,7 @@ func TestTokenWritesOnlyAsItsAgents(t *testing.T) {
 // A member with the scope agent writes as itself, and not in the turns of an agent that it
 // may not serve.
 func TestMemberCannotWriteInTurnsOfAnAgent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	member := user("eve", chat.ScopeAgent)
 	helper := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "helper"}, Scopes: []chat.Scope{chat.ScopeAgent}}
 	id := w.begin("s", chat.NewSession{Agent: "demo", Members: []chat.Member{{Actor: member.Actor, Role: chat.Owner}, {Actor: helper.Actor, Role: chat.Owner}}})
@@ -92,7 +92,7 @@ func TestMemberCannotWriteInTurnsOfAnAgent(t *testing.T) {
 
 // Only the server sets which agent's sidecar serves a session.
 func TestOnlyTheServerSetsServedBy(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Viewer}}})
 	name := "deployer"
 	admin := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}, AllWorkspaces: true}

@@ -35,7 +35,7 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 		n.ID = s.NewID()
 	} else if err := wanted.Validate(); err != nil {
 		return sess, false, err
-	} else if n.ID, err = s.Resolve(ctx, c, wanted); err != nil {
+	} else if n.ID, _, err = s.resolve(ctx, c, wanted); err != nil {
 		return sess, false, err
 	}
 	sess, created, err = s.create(ctx, c, n)

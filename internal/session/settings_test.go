@@ -9,7 +9,7 @@ import (
 
 // The settings of a session approve an agent's request in the same commit.
 func TestSettingsApproveInTheSameCommit(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	if _, err := w.Update(ctx, ann, "s", chat.SessionUpdated{Settings: &chat.Settings{Approvals: chat.ApproveAll}}); err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestSettingsApproveInTheSameCommit(t *testing.T) {
 
 // The end of a turn has the acknowledgement of the stop request.
 func TestTurnEndHasTheAcknowledgementOfTheStop(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	w.begin("s", chat.NewSession{Agent: "demo"})
 	w.say("s", "go")
 	if _, err := w.StopAs(ctx, ann, "s", "", "enough", "stop-1"); err != nil {

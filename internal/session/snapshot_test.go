@@ -12,7 +12,7 @@ import (
 )
 
 // busy adds n turns with all kinds of events to a session.
-func (w *world) busy(id chat.SessionID, n int) {
+func (w *testStore) busy(id chat.SessionID, n int) {
 	for i := range n {
 		w.say(id, fmt.Sprint("question ", i))
 		ref := w.turn(id)
@@ -39,7 +39,7 @@ func toJSON(t *testing.T, v any) string {
 }
 
 func TestPagesTogetherHaveEveryItem(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.busy(id, 30)
 	w.say(id, "last")
@@ -88,7 +88,7 @@ func TestPagesTogetherHaveEveryItem(t *testing.T) {
 func TestPagesOfLargeEventsAreBounded(t *testing.T) {
 	defer func(most int) { windowBytes = most }(windowBytes)
 	windowBytes = 4000
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.busy(id, 10)
 	var whole chat.Transcript
@@ -117,7 +117,7 @@ func TestPagesOfLargeEventsAreBounded(t *testing.T) {
 }
 
 func TestSnapshotAndLaterEventsGiveTheWholeTranscript(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.busy(id, 5)
 	w.say(id, "more")
@@ -161,7 +161,7 @@ func TestSnapshotAndLaterEventsGiveTheWholeTranscript(t *testing.T) {
 }
 
 func TestSearchFindsText(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	w.say(id, "Nothing here")
 	w.say(id, "A Needle in the \"hay\"")

@@ -31,7 +31,7 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 }
 
 func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, error) {
-	q.Method = callStop
+	q.Method, q.At = callStop, s.now()
 	res, err := s.call(ctx, q)
 	if err != nil {
 		return chat.StopResult{}, err
@@ -40,12 +40,25 @@ func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, erro
 	return res.Stop, nil
 }
 
-func (s *Sessions) stopHere(ctx context.Context, c chat.Caller, id chat.SessionID, all bool, line, reason, ack string) (chat.StopResult, error) {
-	if all {
-		return s.stop(ctx, c, id, reason, resting(""), func(d *decision) chat.StopResult {
-			res := d.stopTurn("", c.Actor, reason, 0, "")
+// lateStop is how much later than a request to stop a turn may have begun to be stopped by it. The clocks of two nodes that own
+// sessions differ by less.
+const lateStop = chat.At(2_000_000)
+
+func (s *Sessions) stopHere(ctx context.Context, q *call) (chat.StopResult, error) {
+	c, line := q.Caller, string(q.Line)
+	// A request that had to wait for an owner is not meant for a turn that has begun meanwhile.
+	late := func(d *decision) bool {
+		t := d.state.Line(line).Turn
+		return t != nil && t.StartedAt > q.At+lateStop
+	}
+	if q.All {
+		return s.stop(ctx, c, q.Session, q.Cause, resting(""), func(d *decision) chat.StopResult {
+			if late(d) {
+				return chat.StopResult{}
+			}
+			res := d.stopTurn("", c.Actor, q.Cause, 0, "")
 			for _, w := range workstream.Live(d.state, "") {
-				d.stopWork(w, c.Actor, reason, 0, "")
+				d.stopWork(w, c.Actor, q.Cause, 0, "")
 				res.Stopped = true
 			}
 			return res
@@ -55,20 +68,23 @@ func (s *Sessions) stopHere(ctx context.Context, c chat.Caller, id chat.SessionI
 		top := st.Workstream(line)
 		return top != nil && !top.Interactive && st.Line(w.ID).Turn == nil && below(st, w, line)
 	}
-	return s.stop(ctx, c, id, reason, ends, func(d *decision) chat.StopResult {
+	return s.stop(ctx, c, q.Session, q.Cause, ends, func(d *decision) chat.StopResult {
+		if late(d) {
+			return chat.StopResult{}
+		}
 		if w := d.state.Workstream(line); w != nil && !w.Interactive {
 			if w.Ended() {
 				return chat.StopResult{}
 			}
 			res := chat.StopResult{Stopped: true}
 			t := d.state.Line(line).Turn
-			d.stopWork(w, c.Actor, reason, 0, ack)
+			d.stopWork(w, c.Actor, q.Cause, 0, q.Ack)
 			if t != nil {
-				res.TurnID, res.Acks = t.ID, t.Ack == ack
+				res.TurnID, res.Acks = t.ID, t.Ack == q.Ack
 			}
 			return res
 		}
-		return d.stopTurn(line, c.Actor, reason, 0, ack)
+		return d.stopTurn(line, c.Actor, q.Cause, 0, q.Ack)
 	})
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/parley-hq/parley/internal/workstream"
 )
 
-// MaxCrashes is the number of consecutive crashes without progress after which a turn
+// maxCrashes is the number of consecutive crashes without progress after which a turn
 // fails. It prevents crash loops. A crash is not counted while the turn waits for a
 // person, for its children, or is paused.
-const MaxCrashes = 3
+const maxCrashes = 3
 
 // userMessage adds a user's message. Depending on the session's policy, the message
 // starts a turn, is passed to the running turn, stops the running turn, or is queued.
@@ -213,16 +213,12 @@ func partial(b chat.Block) chat.Body {
 
 // ResumeTurn starts a new attempt of a turn after a crash or the loss of its worker.
 // Events of the older attempt are refused from then on. If crash is set, the call
-// counts towards MaxCrashes; when that is reached, the turn fails and ok is false.
+// counts towards maxCrashes; when that is reached, the turn fails and ok is false.
+// Only the node that owns the session can run its turns, so the call fails elsewhere.
 func (s *Sessions) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (next chat.TurnRef, ok bool, err error) {
-	res, err := s.call(ctx, &call{Method: callResume, Session: ref.Session, Turn: ref, Cause: reason, Crash: crash})
-	if err != nil {
-		return chat.TurnRef{}, false, err
+	if s.elsewhere(ctx, ref.Session) {
+		return chat.TurnRef{}, false, ErrOwnerChanged
 	}
-	return res.Turn, res.OK, nil
-}
-
-func (s *Sessions) resumeHere(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (next chat.TurnRef, ok bool, err error) {
 	var res result
 	merged := s.opt.Artifacts == nil
 	rule := func(d *decision) error {
@@ -238,7 +234,7 @@ func (s *Sessions) resumeHere(ctx context.Context, ref chat.TurnRef, reason stri
 		if crash && !isWaiting(d.state, t, line) {
 			crashes++
 		}
-		if crashes >= MaxCrashes {
+		if crashes >= maxCrashes {
 			if w := d.state.Workstream(line); !merged && w != nil && workstream.Merges(w) {
 				return errMerge{w}
 			}

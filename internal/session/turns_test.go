@@ -9,7 +9,7 @@ import (
 )
 
 func TestMessageDuringATurnIsQueued(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	b := w.say(id, "b")
@@ -31,7 +31,7 @@ func TestMessageDuringATurnIsQueued(t *testing.T) {
 }
 
 func TestMessageDuringATurnSteersIt(t *testing.T) {
-	w := newWorld(t, Options{MaxQueue: 3})
+	w := newTestStore(t, Options{MaxQueue: 3})
 	id := w.begin("s", chat.NewSession{Policy: chat.Steer})
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -57,7 +57,7 @@ func TestMessageDuringATurnSteersIt(t *testing.T) {
 }
 
 func TestMessageDuringATurnInterruptsIt(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Policy: chat.Interrupt})
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -82,7 +82,7 @@ func TestMessageDuringATurnInterruptsIt(t *testing.T) {
 }
 
 func TestStopEndsTheTurn(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	res, err := w.Stop(ctx, ann, id, "", "")
 	if err != nil || res.Stopped {
@@ -105,9 +105,27 @@ func TestStopEndsTheTurn(t *testing.T) {
 	w.wantCode(err, chat.TooLarge)
 }
 
+// A stop that waited for the owner of its session does not stop a turn that has begun meanwhile.
+func TestStopThatWaitedIsNotForALaterTurn(t *testing.T) {
+	w := newTestStore(t, Options{})
+	id := w.begin("s")
+	w.say(id, "a")
+	begun := w.state(id).Line("").Turn.StartedAt
+	for _, all := range []bool{true, false} {
+		early := &call{Session: id, Caller: ann, All: all, At: begun - lateStop - 1}
+		if res, err := w.stopHere(ctx, early); err != nil || res.Stopped {
+			t.Error("a stop that was requested before the turn:", res, err)
+		}
+	}
+	soon := &call{Session: id, Caller: ann, At: begun - lateStop} // as far as two clocks may differ
+	if res, err := w.stopHere(ctx, soon); err != nil || !res.Stopped {
+		t.Error(res, err)
+	}
+}
+
 // An agent that this server does not run learns of a stop from the event.
 func TestStopOfAnAgentThatTheServerDoesNotRun(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	if _, _, err := w.Create(ctx, ann, chat.NewSession{ID: "s", Agent: chat.NoAgent}); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +139,7 @@ func TestStopOfAnAgentThatTheServerDoesNotRun(t *testing.T) {
 
 // Events, previews and ends of an older attempt or an ended turn are refused.
 func TestOlderAttemptsAreRefused(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	old := w.turn(id)
@@ -166,7 +184,7 @@ func TestOlderAttemptsAreRefused(t *testing.T) {
 }
 
 func TestTurnFailsAfterCrashesWithoutProgress(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -211,7 +229,7 @@ func TestTurnFailsAfterCrashesWithoutProgress(t *testing.T) {
 }
 
 func TestMessageReopensAnEndedSession(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -246,7 +264,7 @@ func TestMessageReopensAnEndedSession(t *testing.T) {
 }
 
 func TestTurnWithTheLargestBlockCanEnd(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)
@@ -278,7 +296,7 @@ func TestTurnWithTheLargestBlockCanEnd(t *testing.T) {
 // TestLastTextAndEndInOneCommit: the last text and the end of the turn are decided in one
 // commit, and the block is stored once.
 func TestLastTextAndEndInOneCommit(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
 	ref := w.turn(id)

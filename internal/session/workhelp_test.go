@@ -11,10 +11,10 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// timed runs f with a world whose clock the test controls, while Run applies deadlines.
+// timed runs f with a store whose clock the test controls, while Run applies deadlines.
 func timed(t *testing.T, f func(t *testing.T, w *clocked)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &clocked{world: startWorld(t, Options{})}
+		w := &clocked{testStore: startTestStore(t, Options{})}
 		defer w.close()
 		w.run()
 		defer func() { w.stop() }()
@@ -23,7 +23,7 @@ func timed(t *testing.T, f func(t *testing.T, w *clocked)) {
 }
 
 type clocked struct {
-	*world
+	*testStore
 	stop func()
 }
 
@@ -58,20 +58,20 @@ func (w *clocked) pass(d time.Duration) {
 // time are a few microseconds apart.
 func (w *clocked) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
 	w.t.Helper()
-	s := w.world.launch(id, l)
+	s := w.testStore.launch(id, l)
 	time.Sleep(time.Millisecond)
 	return s
 }
 
 // finish answers on a line until no message is queued there.
-func (w *world) finish(id chat.SessionID, line string) {
+func (w *testStore) finish(id chat.SessionID, line string) {
 	w.t.Helper()
 	for w.state(id).Line(line).Turn != nil {
 		w.end(w.turnOf(id, line), chat.Done)
 	}
 }
 
-func (w *world) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
+func (w *testStore) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
 	w.t.Helper()
 	if l.Instruction == "" {
 		l.Instruction = "work"
@@ -84,7 +84,7 @@ func (w *world) launch(id chat.SessionID, l chat.Launch) chat.WorkstreamStatus {
 }
 
 // turnOf returns the running turn of a line.
-func (w *world) turnOf(id chat.SessionID, line string) chat.TurnRef {
+func (w *testStore) turnOf(id chat.SessionID, line string) chat.TurnRef {
 	w.t.Helper()
 	t := w.state(id).Line(line).Turn
 	if t == nil {
@@ -94,7 +94,7 @@ func (w *world) turnOf(id chat.SessionID, line string) chat.TurnRef {
 }
 
 // saga returns a short form of the log, with lines and workstream events.
-func (w *world) saga(id chat.SessionID) string {
+func (w *testStore) saga(id chat.SessionID) string {
 	w.t.Helper()
 	var out []string
 	for _, e := range w.events(id)[1:] {
@@ -136,7 +136,7 @@ func (w *world) saga(id chat.SessionID) string {
 	return strings.Join(out, "\n")
 }
 
-func (w *world) wantSaga(id chat.SessionID, lines ...string) {
+func (w *testStore) wantSaga(id chat.SessionID, lines ...string) {
 	w.t.Helper()
 	if got, want := w.saga(id), strings.Join(lines, "\n"); got != want {
 		w.t.Fatalf("the log says\n%s\n\nand not\n%s", got, want)
@@ -144,7 +144,7 @@ func (w *world) wantSaga(id chat.SessionID, lines ...string) {
 }
 
 // has returns the number of events of a type.
-func (w *world) has(id chat.SessionID, typ string) int {
+func (w *testStore) has(id chat.SessionID, typ string) int {
 	n := 0
 	for _, e := range w.events(id) {
 		if e.Type == typ {
@@ -154,7 +154,7 @@ func (w *world) has(id chat.SessionID, typ string) int {
 	return n
 }
 
-func (w *world) status(id chat.SessionID, name string) chat.WorkstreamStatus {
+func (w *testStore) status(id chat.SessionID, name string) chat.WorkstreamStatus {
 	w.t.Helper()
 	s, err := w.Workstream(ctx, ann, id, name)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // its end, and after enough time all have ended and no message is queued.
 func TestRandomWorkstreamOperations(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := startWorld(t, Options{})
+		w := startTestStore(t, Options{})
 		defer w.close()
 		w.now.Store(time.Date(2026, 11, 15, 10, 0, 0, 0, time.UTC).UnixMicro())
 		id := w.begin("s")
@@ -115,7 +115,7 @@ func expected(t *rapid.T, err error) {
 }
 
 // checkWork compares the state in memory with the log.
-func (w *world) checkWork(t *rapid.T, id chat.SessionID) {
+func (w *testStore) checkWork(t *rapid.T, id chat.SessionID) {
 	live := w.state(id)
 	folded := &chat.State{Number: live.Number}
 	ends := map[string]int{}

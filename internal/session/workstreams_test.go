@@ -9,7 +9,7 @@ import (
 )
 
 func TestResultOfAWorkstreamStartsATurnOfItsParent(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	s := w.launch(id, chat.Launch{ID: "w1", Name: "One", Instruction: "count", ClientID: "k"})
 	if s.LaunchID == "" || s.State != chat.WorkRunning || s.Phase != chat.PhasePlanning || s.Turn == "" || s.DeadlineSeconds != 300 || s.Agent != "demo" {
@@ -48,7 +48,7 @@ func TestResultOfAWorkstreamStartsATurnOfItsParent(t *testing.T) {
 
 // Crashes are not counted while a turn waits for workstreams; afterwards they are.
 func TestCrashesAreNotCountedWhileWorkstreamsAreAwaited(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
 	main := w.turn(id)
@@ -65,13 +65,13 @@ func TestCrashesAreNotCountedWhileWorkstreamsAreAwaited(t *testing.T) {
 		}
 		return ok
 	}
-	for i := range 2 * MaxCrashes {
+	for i := range 2 * maxCrashes {
 		if !crash() {
 			t.Fatalf("given up after %d crashes, with work to wait for", i+1)
 		}
 	}
 	w.end(w.turnOf(id, "a"), chat.Done)
-	for i := range MaxCrashes - 1 {
+	for i := range maxCrashes - 1 {
 		if !crash() {
 			t.Fatalf("given up after %d crashes", i+1)
 		}
@@ -83,7 +83,7 @@ func TestCrashesAreNotCountedWhileWorkstreamsAreAwaited(t *testing.T) {
 
 // Crashes are not counted while a workstream is paused.
 func TestCrashesAreNotCountedWhilePaused(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "a"})
 	steer := func(command string) {
@@ -101,13 +101,13 @@ func TestCrashesAreNotCountedWhilePaused(t *testing.T) {
 		return ok
 	}
 	steer(chat.SteerPause)
-	for i := range 2 * MaxCrashes {
+	for i := range 2 * maxCrashes {
 		if !crash() {
 			t.Fatalf("given up after %d crashes, though it is paused", i+1)
 		}
 	}
 	steer(chat.SteerResume)
-	for i := range MaxCrashes - 1 {
+	for i := range maxCrashes - 1 {
 		if !crash() {
 			t.Fatalf("given up after %d crashes", i+1)
 		}
@@ -118,7 +118,7 @@ func TestCrashesAreNotCountedWhilePaused(t *testing.T) {
 }
 
 func TestRunningTurnReceivesResults(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
 	main := w.turn(id)
@@ -147,7 +147,7 @@ func TestRunningTurnReceivesResults(t *testing.T) {
 }
 
 func TestOneTurnReceivesManyResults(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
 	main := w.turn(id)
@@ -170,7 +170,7 @@ func TestOneTurnReceivesManyResults(t *testing.T) {
 }
 
 func TestEverySteeringCommand(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "w1"})
 	ref := w.turnOf(id, "w1")
@@ -207,7 +207,7 @@ func TestEverySteeringCommand(t *testing.T) {
 }
 
 func TestStopEndsOneLineOrAll(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "go")
 	for _, name := range []string{"a", "b"} {
@@ -256,7 +256,7 @@ func TestStopEndsOneLineOrAll(t *testing.T) {
 }
 
 func TestOnlyTheServerWritesStates(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "w1"})
 	for _, b := range []chat.Body{chat.WorkstreamLaunched{ID: "w2"}, chat.WorkstreamCompleted{ID: "w1"}, chat.WorkstreamSteered{ID: "w1", Command: chat.SteerWrapUp}} {
@@ -276,7 +276,7 @@ func TestOnlyTheServerWritesStates(t *testing.T) {
 }
 
 func TestAgentOfAWorkstreamMayWorkInIt(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	_, err := w.Launch(ctx, ann, id, chat.Launch{ID: "w1", Instruction: "work"})
 	w.wantCode(err, chat.Invalid) // no agent
@@ -294,7 +294,7 @@ func TestAgentOfAWorkstreamMayWorkInIt(t *testing.T) {
 }
 
 func TestQueuedMessageContinuesAWorkstream(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.launch(id, chat.Launch{ID: "w1"})
 	d := chat.NewDraft(chat.UserMessage{Text: "and this"})
@@ -311,7 +311,7 @@ func TestQueuedMessageContinuesAWorkstream(t *testing.T) {
 }
 
 func TestParentReceivesEveryAnswerOfAnInteractiveWorkstream(t *testing.T) {
-	w := newWorld(t, Options{})
+	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 	w.launch(id, chat.Launch{ID: "w1", Interactive: true, Agent: "demo"})
 	answer := func(text string) {

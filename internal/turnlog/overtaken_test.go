@@ -41,13 +41,14 @@ func TestLiveReaderGetsThePiecesThatTheirEventHasOvertaken(t *testing.T) {
 		},
 	}
 	var got []string
-	for batch, err := range turnlog.Follow(t.Context(), log, owner, "s", 0, 0) {
-		if err != nil {
-			t.Fatal(err)
+	err := turnlog.Read(t.Context(), log, owner, "s", 0, 0, nil, func(entries []turnlog.Entry, _ bool) (bool, error) {
+		for i := range entries {
+			got = append(got, describe(&entries[i]))
 		}
-		for i := range batch.Entries {
-			got = append(got, describe(&batch.Entries[i]))
-		}
+		return false, nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := []string{`10 text b 0-3 "one"`, `20 text b 3-7 " two"`, `25 text b 7-13 " three"`, "30 2 agent.text"}
 	if !slices.Equal(got, want) {

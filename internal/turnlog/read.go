@@ -16,36 +16,29 @@ type Entry struct {
 	Piece *chat.Preview // nil for an event
 }
 
-// Read calls take with the entries that [Follow] yields, decoded, until take returns true. live says that all stored entries
-// were taken. idle, unless it is nil, is called each time that nothing has happened for so long.
+// Read calls take with the entries of a session after an event, and then with new ones as they happen, until take returns true; see
+// [Reader]. live says that all stored entries were taken. idle, unless it is nil, is called each time that nothing has happened for
+// the time of silence.
 func Read(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after chat.Seq, silence time.Duration, idle func() error, take func(entries []Entry, live bool) (done bool, err error)) error {
-	for batch, err := range Follow(ctx, log, c, id, after, silence) {
+	r := NewReader(log, c, id)
+	for batch, err := range log.Watch(ctx, c, id, Start(after, silence), nil) {
+		if err == nil && batch.Idle && idle != nil {
+			err = idle()
+		}
 		if err != nil {
 			return err
 		}
-		if batch.Idle && idle != nil {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		entries := make([]Entry, len(batch.Entries))
-		for i := range batch.Entries {
-			if entries[i], err = decode(&batch.Entries[i]); err != nil {
-				return err
-			}
-		}
-		if done, err := take(entries, batch.Live); done || err != nil {
+		if done, err := r.Take(ctx, batch, take); done || err != nil {
 			return err
 		}
 	}
 	return context.Cause(ctx)
 }
 
-// decode copies an entry, which is valid only until the next batch.
+// decode returns an entry that stays valid after the batch that has e.
 func decode(e *core.Entry) (Entry, error) {
 	if e.Piece != nil {
-		p := *e.Piece
-		return Entry{At: e.At, Piece: &p}, nil
+		return Entry{At: e.At, Piece: e.Piece}, nil
 	}
 	ev, err := chat.Fact{Seq: e.Fact.Seq, JSON: slices.Clone(e.Fact.JSON)}.Event()
 	return Entry{At: e.At, Event: &ev}, err

@@ -1,10 +1,10 @@
 // Package turnlog follows a session as a sequence of entries that depends on the log alone.
 //
 // A plain watch gives a late reader a finished block as one event, and a live reader pieces and an event.
-// [Follow] gives both the same: every event and, before the event that finishes a block, every piece of the block, cut
+// A [Reader] gives both the same: every event and, before the event that finishes a block, every piece of the block, cut
 // where it was cut when it was written, all in order of position. So the n-th entry of a turn is the same for each reader,
 // also after a restart of the server, and a dialect whose clients resume by counting needs no storage of its own. [Read] is
-// Follow with decoded entries. The other functions find what dialects look for in a log: the turn that answers a message, and
+// a watch with a Reader. The other functions find what dialects look for in a log: the turn that answers a message, and
 // the prompts that have ended.
 //
 // There are three limits. A power cut loses pieces that were not synced yet. A block of a workstream that was open when a
@@ -33,58 +33,85 @@ type Log interface {
 	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
 }
 
-// Follow yields the entries of a session after an event, and then new ones as they happen; see the package comment. Pieces of
-// blocks that were open at that event come too. After idle without an entry it yields an empty batch with Idle set; idle 0
-// means never. The sequence ends with the caller's loop, with ctx, or with an error, which is the last thing it yields. A
-// batch is valid until the next one.
-func Follow(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after chat.Seq, idle time.Duration) iter.Seq2[core.Batch, error] {
-	return func(yield func(core.Batch, error) bool) {
-		from := core.Start{Cursor: &chat.Cursor{Seq: after}, ByPosition: true, EveryPiece: true, Idle: idle}
-		f := follower{log: log, caller: c, id: id, shown: map[chat.BlockID]int{}}
-		for batch, err := range log.Watch(ctx, c, id, from, nil) {
-			if err != nil {
-				yield(batch, err)
-				return
-			}
-			for i := range batch.Entries {
-				e := &batch.Entries[i]
-				if err := f.take(ctx, &batch, i); err != nil {
-					yield(batch, err)
-					return
-				}
-				if !batch.Live && endsTurn(e) {
-					if !yield(inOrder(batch, f.waiting), nil) {
-						return
-					}
-					f.waiting = f.waiting[:0]
-				}
-			}
-			if !batch.Live {
-				continue
-			}
-			if len(f.waiting) > 0 {
-				batch = inOrder(batch, f.waiting)
-			}
-			if !yield(batch, nil) {
-				return
-			}
-			f.waiting = f.waiting[:0]
-		}
-	}
+// Start is where a watch whose batches are given to a [Reader] begins: after an event. Pieces of blocks that were open at that event
+// come too. After idle without an entry the watch has an empty batch with Idle set; idle 0 means never.
+func Start(after chat.Seq, idle time.Duration) core.Start {
+	return core.Start{Cursor: &chat.Cursor{Seq: after}, ByPosition: true, EveryPiece: true, Idle: idle}
 }
 
-// follower is the state of one Follow.
-type follower struct {
+// Reader makes the entries of a session from the batches of a watch that begins at [Start]; see the package comment.
+type Reader struct {
 	log     Log
 	caller  chat.Caller
 	id      chat.SessionID
-	shown   map[chat.BlockID]int // bytes of the open blocks that were yielded or are waiting
+	shown   map[chat.BlockID]int // bytes of the open blocks that were given out or are waiting
 	waiting []core.Entry         // entries of batches before the reader has caught up: pieces between them may follow
+	pieces  []Entry              // the last result of TakePieces
 }
 
-// take notes what entry i of a batch shows, and adds it to those that wait unless it can be yielded with its batch. On a node of a
-// cluster an event may overtake the last pieces of its block, also for a live reader.
-func (f *follower) take(ctx context.Context, batch *core.Batch, i int) error {
+// NewReader returns a reader of a session.
+func NewReader(log Log, c chat.Caller, id chat.SessionID) *Reader {
+	return &Reader{log: log, caller: c, id: id, shown: map[chat.BlockID]int{}}
+}
+
+// Take calls take with the entries of a batch, unless it has to wait for those of the next one, until take returns true. live says
+// that all stored entries were taken.
+func (f *Reader) Take(ctx context.Context, batch core.Batch, take func(entries []Entry, live bool) (done bool, err error)) (done bool, err error) {
+	for i := range batch.Entries {
+		if err := f.add(ctx, &batch, i); err != nil {
+			return false, err
+		}
+		if !batch.Live && endsTurn(&batch.Entries[i]) {
+			if done, err := f.give(inOrder(f.waiting), false, take); done || err != nil {
+				return done, err
+			}
+		}
+	}
+	if !batch.Live {
+		return false, nil
+	}
+	entries := batch.Entries
+	if len(f.waiting) > 0 {
+		entries = inOrder(f.waiting)
+	}
+	return f.give(entries, true, take)
+}
+
+// give calls take with decoded entries. None are waiting then.
+func (f *Reader) give(found []core.Entry, live bool, take func(entries []Entry, live bool) (done bool, err error)) (done bool, err error) {
+	entries := make([]Entry, len(found))
+	for i := range found {
+		if entries[i], err = decode(&found[i]); err != nil {
+			return false, err
+		}
+	}
+	f.waiting = f.waiting[:0]
+	return take(entries, live)
+}
+
+// TakePieces returns the entries of a batch of pieces for a reader that has caught up, valid until the next call. It does no I/O. It
+// returns nil, and has taken nothing, if there is anything else in the batch: then Take takes it.
+func (f *Reader) TakePieces(batch core.Batch) []Entry {
+	if !batch.Live || len(f.waiting) > 0 {
+		return nil
+	}
+	for i := range batch.Entries {
+		if batch.Entries[i].Piece == nil {
+			return nil
+		}
+	}
+	f.pieces = f.pieces[:0]
+	for i := range batch.Entries {
+		e := &batch.Entries[i]
+		f.pieces = append(f.pieces, Entry{At: e.At, Piece: e.Piece})
+		f.shown[e.Piece.Block] = e.Piece.End
+	}
+	return f.pieces
+}
+
+// add notes what entry i of a batch shows, and adds it to those that wait unless it can be given out with its batch. On a node of a
+// cluster an event overtakes pieces of its block whose message was lost, also for a live reader.
+func (f *Reader) add(ctx context.Context, batch *core.Batch, i int) error {
 	e := &batch.Entries[i]
 	switch {
 	case e.Piece != nil:
@@ -112,11 +139,10 @@ func endsTurn(e *core.Entry) bool {
 	return e.Piece == nil && e.Label.Workstream == "" && e.Label.Type == chat.TurnCompleted{}.Type()
 }
 
-// inOrder is a batch with the given entries in order of position.
-func inOrder(b core.Batch, entries []core.Entry) core.Batch {
+// inOrder sorts entries by position.
+func inOrder(entries []core.Entry) []core.Entry {
 	slices.SortStableFunc(entries, func(x, y core.Entry) int { return cmp.Compare(x.At, y.At) })
-	b.Entries = entries
-	return b
+	return entries
 }
 
 // piecesOf returns the pieces of a finished block after the first have bytes of it.

@@ -11,7 +11,6 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -71,29 +70,29 @@ func keys(m map[int]*agent.Writer) func(func(int) bool) {
 }
 
 // describe names an entry so that two readers can be compared.
-func describe(e *core.Entry) string {
+func describe(e *turnlog.Entry) string {
 	if p := e.Piece; p != nil {
 		return fmt.Sprintf("%d %s %s %d-%d %q", e.At, p.Kind, p.Block, p.Offset, p.End, p.Text)
 	}
-	return fmt.Sprintf("%d %d %s", e.At, e.Fact.Seq, e.Label.Type)
+	return fmt.Sprintf("%d %d %s", e.At, e.Event.Seq, e.Event.Type)
 }
 
 // follow returns the entries until the n-th turn has ended.
 func follow(t *testing.T, s *servertest.Server, id chat.SessionID, n int) (out []string) {
-	for batch, err := range turnlog.Follow(t.Context(), s.Sessions, owner, id, 0, 0) {
-		if err != nil {
-			t.Error(err)
-			return out
-		}
-		for i := range batch.Entries {
-			e := &batch.Entries[i]
+	err := turnlog.Read(t.Context(), s.Sessions, owner, id, 0, 0, nil, func(entries []turnlog.Entry, _ bool) (bool, error) {
+		for i := range entries {
+			e := &entries[i]
 			out = append(out, describe(e))
-			if e.Piece == nil && e.Label.Type == (chat.TurnCompleted{}).Type() {
+			if e.Event != nil && e.Event.Type == (chat.TurnCompleted{}).Type() {
 				if n--; n == 0 {
-					return out
+					return true, nil
 				}
 			}
 		}
+		return false, nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 	return out
 }

@@ -145,8 +145,8 @@ func (c *Conns) all() []openConn {
 
 var errPanicked = errors.New("the function of this connection panicked")
 
-// guard runs fn and turns a panic into an error when Panicked is set.
-func (c *Conns) guard(fn func() error) (err error) {
+// Guard runs fn and turns a panic into an error when Panicked is set.
+func (c *Conns) Guard(fn func() error) (err error) {
 	if c.Panicked != nil {
 		defer func() {
 			if v := recover(); v != nil {

@@ -158,7 +158,7 @@ func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Con
 		return unopened(h, err)
 	}
 	defer conns.remove(s)
-	err := conns.guard(func() error { return fn(s.ctx, s) })
+	err := conns.Guard(func() error { return fn(s.ctx, s) })
 	if err = s.finish(err); err != nil && r.Context().Err() == nil {
 		// This closes a response of net/http without a proper end.
 		panic(http.ErrAbortHandler)
@@ -207,7 +207,7 @@ func (s *Stream) CanDetach() bool { return s.w == nil }
 
 // run calls fn and ends the stream.
 func (s *Stream) run(fn func(context.Context, *Stream) error) {
-	if err := s.conns.guard(func() error { return fn(s.ctx, s) }); err != ErrDetached {
+	if err := s.conns.Guard(func() error { return fn(s.ctx, s) }); err != ErrDetached {
 		s.End(err)
 	}
 }

@@ -108,7 +108,7 @@ func (c *Conn) accept(head []byte, fn func(context.Context, *Conn) error) {
 func (c *Conn) run(fn func(context.Context, *Conn) error) {
 	defer c.release(c)
 	defer c.conn.Close()
-	err := c.conns.guard(func() error { return fn(c.ctx, c) })
+	err := c.conns.Guard(func() error { return fn(c.ctx, c) })
 	c.end(err)
 }
 

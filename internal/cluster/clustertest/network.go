@@ -26,8 +26,10 @@ func (n *Network) Port(node string, log *View) *Port {
 
 // Port is the connection of one node. It implements node.Transport.
 type Port struct {
-	Log   *View
-	Loses func() bool // reports whether the next broadcast is lost; nil means never
+	Log    *View
+	Loses  func() bool            // reports whether the next broadcast is lost; nil means never
+	Misses func(data []byte) bool // reports whether a broadcast of another node is lost on its way here; nil means never
+	Hold   func()                 // is called before a broadcast of another node is handled, one after the other; nil means nothing
 
 	net  *Network
 	node string
@@ -39,6 +41,7 @@ type Port struct {
 	// Set by Listen, before other nodes find the port.
 	requests  []chan func() // by partition
 	broadcast chan func()
+	told      chan func()
 	request   func(data []byte, reply func([]byte))
 	heard     func(data []byte)
 	stopped   chan struct{}
@@ -46,10 +49,15 @@ type Port struct {
 
 // Cut cuts the node off from the other nodes and from the log, or connects it again.
 func (p *Port) Cut(off bool) {
-	p.mu.Lock()
-	p.off = off
-	p.mu.Unlock()
+	p.CutNodes(off)
 	p.Log.Cut(off)
+}
+
+// CutNodes cuts the node off from the other nodes only, or connects it again.
+func (p *Port) CutNodes(off bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.off = off
 }
 
 // IsCut reports whether the node is cut off from the other nodes.
@@ -115,7 +123,26 @@ func (p *Port) Broadcast(data []byte) {
 	if p.Loses != nil && p.Loses() {
 		return
 	}
-	p.others(func(to *Port) { to.queue(to.broadcast, func() { to.heard(data) }) })
+	p.others(func(to *Port) { to.queue(to.broadcast, func() { to.hear(data) }) })
+}
+
+// Tell sends a message to one other node.
+func (p *Port) Tell(node string, data []byte) {
+	p.others(func(to *Port) {
+		if to.node == node {
+			to.queue(to.told, func() { to.heard(data) })
+		}
+	})
+}
+
+func (p *Port) hear(data []byte) {
+	if p.Misses != nil && p.Misses(data) {
+		return
+	}
+	if p.Hold != nil {
+		p.Hold()
+	}
+	p.heard(data)
 }
 
 // SendHeartbeat sends a heartbeat to all other nodes.
@@ -144,6 +171,8 @@ func (p *Port) Listen(partitions int, request func(data []byte, reply func([]byt
 	p.request, p.heard, p.stopped = request, heard, make(chan struct{})
 	p.broadcast = make(chan func(), 10_000)
 	go p.handle(p.broadcast)
+	p.told = make(chan func(), 10_000)
+	go p.handle(p.told)
 	for range partitions {
 		calls := make(chan func(), 10_000)
 		p.requests = append(p.requests, calls)

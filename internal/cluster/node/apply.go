@@ -17,21 +17,30 @@ type applier struct {
 // Apply implements cluster.Store.
 func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []error, err error) {
 	f := &journal.Frame{Partition: uint16(a.number), Copy: c.Append(nil)}
+	own := c.Claim.Node == a.opt.Name && c.Claim.Process == a.processID()
+	var previews uint64 // the last message with unfinished text before the frame
 	for _, r := range records {
 		change, err := decode(r)
 		if err != nil {
 			return nil, fmt.Errorf("partition %d, position %d: %w", a.number, c.Pos, err)
 		}
 		f.Changes = append(f.Changes, change)
+		if c, ok := change.(*journal.CommitChange); ok && !own {
+			previews = max(previews, c.Previews)
+		}
 	}
+	a.order.wait(c.Epoch, previews)
 	files := a.files.changed(f.Changes)
 	a.show.Lock()
 	defer a.show.Unlock()
+	if !own {
+		a.showOwn.Lock()
+		defer a.showOwn.Unlock()
+	}
 	if refused, err = a.opt.Journal.Apply(f); err != nil {
 		return nil, err
 	}
 	a.files.applied(files)
-	own := c.Claim.Node == a.opt.Name && c.Claim.Process == a.processID()
 	for i, change := range f.Changes {
 		if refused[i] == nil {
 			a.applied(change, c.Pos, own)
@@ -63,7 +72,7 @@ func (a applier) applied(change journal.Change, pos cluster.Pos, own bool) {
 		}
 	case *journal.EraseChange:
 		a.part.mu.Lock()
-		a.part.erased = pos
+		a.part.erased, a.part.erases = pos, true
 		a.part.mu.Unlock()
 		if !own {
 			a.sessions.AppliedErasure(c.Erasure)

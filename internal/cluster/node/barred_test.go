@@ -12,7 +12,7 @@ import (
 )
 
 // ownsNothing waits until a node owns no partition, and the others own all.
-func (c *cell) ownsNothing(i int) {
+func (c *testCluster) ownsNothing(i int) {
 	c.t.Helper()
 	eventually(c.t, "all others", func() string {
 		owned := 0
@@ -35,7 +35,7 @@ func (c *cell) ownsNothing(i int) {
 
 func TestADrainedNodeOwnsNothing(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(0)
 	old := c.owner(id)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -74,7 +74,7 @@ func TestADrainedNodeOwnsNothing(t *testing.T) {
 func TestANodeWithAWrongClockOwnsNothing(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
-	c := newCellWith(t, func(o *Options) {
+	c := newClusterWith(t, func(o *Options) {
 		if o.Name == "n1" {
 			o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 		}
@@ -96,7 +96,7 @@ func TestANodeWithAWrongClockOwnsNothing(t *testing.T) {
 func TestANodeThatMustNotOwnPartitionsHandsThemOver(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
-	c := newCellWith(t, func(o *Options) {
+	c := newClusterWith(t, func(o *Options) {
 		if o.Name == "n2" {
 			o.MayOwn = func() error {
 				if full.Load() {
@@ -121,7 +121,7 @@ func TestANodeThatMustNotOwnPartitionsHandsThemOver(t *testing.T) {
 // All nodes are drained at the same moment, so that each gives its partitions to one that is drained as well.
 func TestDrainedNodesTakePartitionsThatNobodyElseTakes(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(0)
 	for _, m := range c.members {
 		m.draining.Store(true)

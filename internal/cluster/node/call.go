@@ -20,7 +20,7 @@ const (
 	msgCall    = 'c' // a call of the session rules
 	msgSubmit  = 's' // a change of the journal: its kind and its encoding
 	msgBlocks  = 'b' // asks for the unfinished blocks of a session
-	msgAt      = 'a' // asks for the owner's position
+	msgAt      = 'a' // asks for the owner's position, see catchup.go
 	msgChunk   = 'f' // asks for a part of the bytes of a file; any node answers
 	msgKeep    = 'k' // asks a node to store the bytes of files; any node answers
 	msgErased  = 'e' // asks a node to remove an erased session; any node answers
@@ -32,9 +32,13 @@ const (
 	msgCopy    = 'o' // asks for the store of a node, see copy.go; any node answers
 	msgRepair  = 'r' // a step of a repair, see repair.go; any node answers
 	msgPeer    = 'p' // a message to the Peer of a node; any node answers
+	msgTexts   = 'u' // asks how much unfinished text a node has, see gather.go; any node answers
+	msgText    = 'x' // asks for the unfinished blocks of a session that a node has; any node answers
+	msgApplied = 'q' // asks how far a node has applied the log; any node answers
 
 	msgPreviews = 't' // text that is being written, which is broadcast; see preview.go
-	msgPresence = 'n' // a presence message of a client of x1, which is broadcast
+	msgStored   = 'w' // tells the owner that text is stored, see preview_stored.go
+	msgDialects = 'n' // a message to the dialects of other nodes, which is broadcast
 )
 
 // A reply: what became of the request, the position that the owner has applied, and the answer.
@@ -65,7 +69,7 @@ func (n *Node) Send(ctx context.Context, id chat.SessionID, call []byte, repeat 
 const retryPause = 50 * time.Millisecond
 
 var (
-	errNoOwner = chat.Errorf(chat.Unavailable, "no node can write this session at the moment; try again in a few seconds")
+	errNoOwner = chat.Errorf(chat.Unavailable, "no node can write this session at the moment; try again in a few seconds").WithReason(chat.NoOwner)
 	errMoved   = errors.New("the node does not own the partition")
 )
 
@@ -118,50 +122,6 @@ func (n *Node) reach(ctx context.Context, p *part, pos cluster.Pos) error {
 		return chat.Errorf(chat.Unavailable, "it is stored, but this node is behind and cannot show it yet; read it again in a moment").WithReason(chat.OutcomeUnknown).Because(err)
 	}
 	return nil
-}
-
-// catchUpTime is how long a request for an unknown session, event or file waits for what other nodes have.
-const catchUpTime = 2 * time.Second
-
-// CatchUp implements session.Remote.
-func (n *Node) CatchUp(ctx context.Context, number chat.Number) bool {
-	return n.catchUp(ctx, n.partOfNumber(number))
-}
-
-func (n *Node) catchUp(ctx context.Context, p *part) bool {
-	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
-	defer cancel()
-	for p.status().Owns {
-		if n.certain(p) {
-			return true
-		}
-		if sleep.For(ctx, retryPause) != nil {
-			return false
-		}
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := n.send(ctx, p, message{kind: msgAt}, true)()
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err == nil
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// ReadLog implements session.Remote.
-func (n *Node) ReadLog(ctx context.Context, id chat.SessionID) bool {
-	p, log := n.partOf(id), n.partitions()
-	if log == nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
-	defer cancel()
-	_, last, err := log.Ends(ctx, p.number)
-	return err == nil && p.get().Reached(ctx, last) == nil
 }
 
 // attempt sends a message to the node that owns the partition now. If that is this node, it handles the message itself.
@@ -253,12 +213,12 @@ func (n *Node) serve(ctx context.Context, tasks *sync.WaitGroup) func(data []byt
 
 // anyNode returns the function that handles requests of a kind which any node answers, nil for other kinds.
 func (n *Node) anyNode(p *part, kind byte) func(ctx context.Context, m message) ([]byte, error) {
-	at := func(f func(ctx context.Context, p *part, pos cluster.Pos, rest []byte) error) func(context.Context, message) ([]byte, error) {
+	at := func(f func(ctx context.Context, p *part, pos cluster.Pos, rest []byte) ([]byte, error)) func(context.Context, message) ([]byte, error) {
 		return func(ctx context.Context, m message) ([]byte, error) {
 			if len(m.body) < 8 {
 				return nil, chat.Errorf(chat.Invalid, "not a position")
 			}
-			return nil, f(ctx, p, cluster.Pos(binary.BigEndian.Uint64(m.body)), m.body[8:])
+			return f(ctx, p, cluster.Pos(binary.BigEndian.Uint64(m.body)), m.body[8:])
 		}
 	}
 	switch kind {
@@ -276,12 +236,28 @@ func (n *Node) anyNode(p *part, kind byte) func(ctx context.Context, m message) 
 		return func(ctx context.Context, _ message) ([]byte, error) { return nil, n.Drain(ctx, "") }
 	case msgRepair:
 		return func(ctx context.Context, m message) ([]byte, error) { return n.serveRepair(ctx, p, m.body) }
+	case msgText:
+		return func(_ context.Context, m message) ([]byte, error) {
+			return json.Marshal(sentBlocks(n.opt.Hub.Blocks(chat.SessionID(m.body))))
+		}
+	case msgApplied:
+		return func(context.Context, message) ([]byte, error) { return nil, nil } // every reply has the position
+	case msgTexts:
+		return at(func(ctx context.Context, p *part, pos cluster.Pos, after []byte) ([]byte, error) {
+			return n.texts(ctx, p, pos, chat.SessionID(after))
+		})
 	case msgErased:
-		return at(n.erased)
+		return at(func(ctx context.Context, p *part, pos cluster.Pos, rest []byte) ([]byte, error) {
+			return nil, n.erased(ctx, p, pos, rest)
+		})
 	case msgSynced:
-		return at(func(ctx context.Context, p *part, pos cluster.Pos, _ []byte) error { return n.synced(ctx, p, pos) })
+		return at(func(ctx context.Context, p *part, pos cluster.Pos, _ []byte) ([]byte, error) {
+			return nil, n.synced(ctx, p, pos)
+		})
 	case msgCompact:
-		return at(func(ctx context.Context, p *part, pos cluster.Pos, _ []byte) error { return n.compact(ctx, p, pos) })
+		return at(func(ctx context.Context, p *part, pos cluster.Pos, _ []byte) ([]byte, error) {
+			return nil, n.compact(ctx, p, pos)
+		})
 	}
 	return nil
 }
@@ -338,7 +314,7 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 	case msgBlocks:
 		answer(json.Marshal(sentBlocks(n.opt.Hub.Blocks(chat.SessionID(m.body)))))
 	case msgAt:
-		answer(nil, nil)
+		go func() { answer(nil, n.confirmOwner(ctx, p)) }()
 	default:
 		answer(nil, chat.Errorf(chat.Invalid, "a request of another version"))
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // createOn creates a session on one node only, as nodes never do.
-func (c *cell) createOn(i int, id chat.SessionID) {
+func (c *testCluster) createOn(i int, id chat.SessionID) {
 	c.t.Helper()
 	m := c.members[i]
 	alone := session.New(m.journal, m.hub, session.Options{})
@@ -20,7 +20,7 @@ func (c *cell) createOn(i int, id chat.SessionID) {
 
 func TestNodesAreComparedWhileTheyAreWrittenTo(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	one, two := c.session(0), c.session(1)
 	c.say(0, one, 3)
 	stop, stopped := make(chan struct{}), make(chan error, 1)

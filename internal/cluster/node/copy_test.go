@@ -21,7 +21,7 @@ func sends(t *testing.T) func(*Options) {
 }
 
 // receiver returns a transport of a process that has no store yet.
-func (c *cell) receiver(name string) *clustertest.Port {
+func (c *testCluster) receiver(name string) *clustertest.Port {
 	c.t.Helper()
 	p := c.net.Port(name, c.log.View(name))
 	stop, err := p.Listen(partitions, func([]byte, func([]byte)) {}, func([]byte) {})
@@ -35,7 +35,7 @@ func (c *cell) receiver(name string) *clustertest.Port {
 func TestANodeWithoutAStoreGetsThatOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	var folder string
-	c := newCellWith(t, func(o *Options) {
+	c := newClusterWith(t, func(o *Options) {
 		sends(t)(o)
 		folder = o.Folder
 	})
@@ -92,7 +92,7 @@ func TestANodeWithoutAStoreGetsThatOfAnotherNode(t *testing.T) {
 func TestAStoreIsNotFetchedWhenTheDiskHasNoRoomOrTheNodeRefuses(t *testing.T) {
 	t.Parallel()
 	refuse := errors.New("not enough room")
-	c := newCellWith(t, sends(t))
+	c := newClusterWith(t, sends(t))
 	p := c.receiver("new")
 	if err := FetchStore(t.Context(), p, "n0", t.TempDir(), func(int64) error { return refuse }, nil); !errors.Is(err, refuse) {
 		t.Error(err)
@@ -112,7 +112,7 @@ func TestAStoreIsNotFetchedWhenTheDiskHasNoRoomOrTheNodeRefuses(t *testing.T) {
 
 func TestANodeBehindTheTrimEndsWithThatError(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(0)
 	away := 3 - c.owner(id)
 	part := c.members[0].Partition(id)

@@ -8,11 +8,15 @@
 // node ([Node.Send]). The answer has the owner's position in the log, and the caller gets it when its own node has applied that
 // position: a client reads what it wrote from the node it talks to.
 //
+// Reads are served from this node's copy. Before a node says that it does not have a session, an event or a file, it makes sure that
+// it has what the owner has; see catchup.go.
+//
 // Changes that need no rules are sent as they are: aliases, imports and sizes of files. Equal copies accept and refuse the
 // same of them.
 //
 // Text that is being written does not go through the log. The owner sends it to all nodes, where it is shown in the order of
-// the log; see preview.go.
+// the log; see preview.go. A majority has stored it before the owner shows it, and a new owner gets what others have of it before it
+// decides anything; see preview_stored.go and gather.go.
 //
 // # Locks
 //
@@ -20,10 +24,11 @@
 //
 //	part.purging     held while the log of a partition is purged, and writes of it wait
 //	part.show        held while a frame is applied, or previews are stored, until readers have them
+//	part.showOwn     held for writing while a frame of another owner is applied, for reading while the owner shows previews
 //	Files.removing   by blob: held while it is checked whether bytes are removed
 //	part.mu          what is known of a partition; before the locks of cluster.Replica
 //
-// Files.mu, diskBlobs.mu, Node.mu, Node.clockMu, outgoing.mu and NATS.mu come last: they protect fields, and nothing that takes a
-// lock is called while one of them is held. The journal, the hub and the session rules are called with part.show and
+// sentTexts.mu is taken inside of previewOrder.mu. sharedQuestion.mu, Files.mu, diskBlobs.mu, Node.mu, Node.clockMu, outgoing.mu and NATS.mu come
+// last: they protect fields, and nothing that takes a lock is called while one of them is held. The journal, the hub and the session rules are called with part.show and
 // Files.removing, not with part.mu.
 package node

@@ -14,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/journal"
 	"github.com/parley-hq/parley/internal/keylock"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // Files is the file store of a node. The log says which files a session has: their paths, sizes and hashes are stored with the
@@ -76,8 +77,11 @@ func (f *Files) Stat(ctx context.Context, id chat.SessionID, path string) (chat.
 		return chat.FileInfo{}, chat.Public(err)
 	}
 	info, there, err := f.node.opt.Journal.File(ctx, id, path)
-	if !there && (err == nil || chat.CodeOf(err) == chat.NotFound) && f.node.catchUp(ctx, f.node.partOf(id)) {
-		info, there, err = f.node.opt.Journal.File(ctx, id, path)
+	if !there && (err == nil || chat.CodeOf(err) == chat.NotFound) {
+		caught := f.node.catchUp(ctx, f.node.partOf(id))
+		if info, there, err = f.node.opt.Journal.File(ctx, id, path); !there && !caught {
+			return chat.FileInfo{}, session.ErrBehind
+		}
 	}
 	if code := chat.CodeOf(err); !there && (err == nil || code == chat.NotFound || code == chat.Gone) {
 		err = notFound(path)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
@@ -22,7 +21,7 @@ func hashOf(data string) string {
 }
 
 // known creates a session and waits until all nodes have it and hear each other.
-func (c *cell) known() chat.SessionID {
+func (c *testCluster) known() chat.SessionID {
 	c.t.Helper()
 	sess, _, err := c.members[0].sessions.Create(c.t.Context(), ada, chat.NewSession{Agent: chat.NoAgent})
 	if err != nil {
@@ -39,7 +38,7 @@ func (c *cell) known() chat.SessionID {
 }
 
 // put uploads a file at a node.
-func (c *cell) put(i int, id chat.SessionID, path, data string) {
+func (c *testCluster) put(i int, id chat.SessionID, path, data string) {
 	c.t.Helper()
 	if _, err := c.members[i].sessions.PutFile(c.t.Context(), ada, id, core.FilePut{Path: path, Body: strings.NewReader(data)}); err != nil {
 		c.t.Fatalf("node %d: %v", i, err)
@@ -47,7 +46,7 @@ func (c *cell) put(i int, id chat.SessionID, path, data string) {
 }
 
 // get reads a file at a node; an error is returned as its code.
-func (c *cell) get(i int, id chat.SessionID, path string) string {
+func (c *testCluster) get(i int, id chat.SessionID, path string) string {
 	c.t.Helper()
 	body, _, err := c.members[i].Files().Get(c.t.Context(), id, path)
 	if err != nil {
@@ -61,8 +60,26 @@ func (c *cell) get(i int, id chat.SessionID, path string) string {
 	return string(b)
 }
 
+// wantFile checks that all nodes read a file.
+func (c *testCluster) wantFile(id chat.SessionID, path, want string) {
+	c.t.Helper()
+	for i := range c.members {
+		if got := c.get(i, id, path); got != want {
+			c.t.Errorf("node %d: %q, want %q", i, got, want)
+		}
+	}
+}
+
+// awaitFile waits until all nodes read a file, or the code of an error.
+func (c *testCluster) awaitFile(id chat.SessionID, path, want string) {
+	c.t.Helper()
+	for i := range c.members {
+		eventually(c.t, want, func() string { return c.get(i, id, path) })
+	}
+}
+
 // holders returns how many nodes have bytes on their disk.
-func (c *cell) holders(id chat.SessionID, data string) (n int) {
+func (c *testCluster) holders(id chat.SessionID, data string) (n int) {
 	for _, m := range c.members {
 		if _, err := m.local.Stat(c.t.Context(), id, hashOf(data)); err == nil {
 			n++
@@ -72,7 +89,7 @@ func (c *cell) holders(id chat.SessionID, data string) (n int) {
 }
 
 // onDisk returns how many bytes files a node has for a session.
-func (c *cell) onDisk(i int) (n int) {
+func (c *testCluster) onDisk(i int) (n int) {
 	err := filepath.WalkDir(filepath.Join(c.members[i].dir, "artifacts", "sessions"), func(path string, d os.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && strings.Contains(d.Name(), "-") {
 			n++
@@ -87,7 +104,7 @@ func (c *cell) onDisk(i int) (n int) {
 
 func TestFileIsOnTwoNodesAndReadAtAll(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	for uploader := range c.members {
 		id := c.known()
 		data := fmt.Sprint("uploaded at ", uploader)
@@ -112,7 +129,7 @@ func TestFileIsOnTwoNodesAndReadAtAll(t *testing.T) {
 
 func TestLargeAndEmptyFilesAreCopied(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.known()
 	large := strings.Repeat("0123456789abcdef", 5*chunkSize/16) + "end"
 	for name, data := range map[string]string{"large": large, "empty": "", "one chunk": large[:chunkSize]} {
@@ -127,7 +144,7 @@ func TestLargeAndEmptyFilesAreCopied(t *testing.T) {
 
 func TestUploadIsRefusedWithoutASecondNode(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.known()
 	c.put(0, id, "a", "first")
 	c.members[1].port.Cut(true)
@@ -148,7 +165,7 @@ func TestUploadIsRefusedWithoutASecondNode(t *testing.T) {
 // The heartbeats of a node that has just failed are still fresh.
 func TestUploadGoesToTheNodeThatAnswers(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.known()
 	dead := 1
 	if c.owner(id) == dead {
@@ -168,7 +185,7 @@ func TestUploadGoesToTheNodeThatAnswers(t *testing.T) {
 
 func TestBytesWithAnotherHashAreNotKept(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.known()
 	c.put(0, id, "a", "the right bytes")
 	b := blob{id, hashOf("the right bytes")}
@@ -230,155 +247,9 @@ func damage(t *testing.T, m *member, was, is string) {
 	}
 }
 
-func TestReplacedAndRemovedFilesDisappearOnAllNodes(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	for n := range 3 {
-		c.put(n, id, "a", fmt.Sprint("data ", n))
-		for i := range c.members {
-			eventually(t, fmt.Sprint("data ", n), func() string { return c.get(i, id, "a") })
-		}
-	}
-	for i := range c.members {
-		eventually(t, "1", func() string { return fmt.Sprint(c.onDisk(i)) })
-	}
-	// The same bytes under two paths stay until both are removed.
-	c.put(0, id, "b", "data 2")
-	if err := c.members[2].sessions.RemoveFile(t.Context(), ada, id, "a", ""); err != nil {
-		t.Fatal(err)
-	}
-	for i := range c.members {
-		eventually(t, string(chat.NotFound), func() string { return c.get(i, id, "a") })
-		if got := c.get(i, id, "b"); got != "data 2" {
-			t.Errorf("node %d: %q", i, got)
-		}
-	}
-	if err := c.members[1].sessions.RemoveFile(t.Context(), ada, id, "b", ""); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.members[2].sessions.RemoveFile(t.Context(), ada, id, "b", ""); chat.CodeOf(err) != chat.NotFound {
-		t.Errorf("removed twice: %v", err)
-	}
-	for i := range c.members {
-		eventually(t, "0", func() string { return fmt.Sprint(c.onDisk(i)) })
-	}
-}
-
-func TestErasedFilesDisappearOnAllNodes(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	c.put(0, id, "a", "secret")
-	for i := range c.members {
-		if got := c.get(i, id, "a"); got != "secret" {
-			t.Errorf("%q", got)
-		}
-	}
-	receipt, err := c.members[0].sessions.Erase(t.Context(), ada, id)
-	if err != nil || receipt.Artifacts != 1 {
-		t.Errorf("%+v %v", receipt, err)
-	}
-	for i := range c.members {
-		eventually(t, string(chat.NotFound)+" 0", func() string { return c.get(i, id, "a") + fmt.Sprint(" ", c.onDisk(i)) })
-	}
-}
-
-func TestReplacementsAtAllNodesHaveTheOrderOfTheLog(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	var all sync.WaitGroup
-	for i := range c.members {
-		all.Go(func() {
-			for n := range 10 {
-				data := fmt.Sprintf("%d from %d %s", n, i, strings.Repeat("x", n*i*10))
-				if _, err := c.members[i].sessions.PutFile(t.Context(), ada, id, core.FilePut{Path: "a", Body: strings.NewReader(data)}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	last, size := "", int64(0)
-	for e, err := range c.members[c.owner(id)].sessions.Events(t.Context(), ada, id, chat.Range{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if b, ok := e.Body.(chat.FileUploaded); ok {
-			last, size = b.SHA256, b.Size
-		}
-	}
-	for i, m := range c.members {
-		eventually(t, last, func() string {
-			info, err := m.Files().Stat(t.Context(), id, "a")
-			if err != nil {
-				return err.Error()
-			}
-			return info.SHA256
-		})
-		if got := c.get(i, id, "a"); hashOf(got) != last {
-			t.Errorf("node %d has other bytes: %q", i, got)
-		}
-		// Nodes do not count differently.
-		if _, bytes, err := m.Files().Usage(t.Context(), id); err != nil || bytes != size {
-			t.Errorf("node %d counts %d bytes, want %d: %v", i, bytes, size, err)
-		}
-		eventually(t, "1", func() string { return fmt.Sprint(c.onDisk(i)) })
-	}
-	c.sameSize(id)
-}
-
-// sameSize checks that all nodes count the same stored bytes of a session.
-func (c *cell) sameSize(id chat.SessionID) {
-	c.t.Helper()
-	want, err := c.members[c.owner(id)].journal.SizeOf(c.t.Context(), id)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, m := range c.members {
-		eventually(c.t, fmt.Sprint(want), func() string {
-			n, err := m.journal.SizeOf(c.t.Context(), id)
-			if err != nil {
-				return err.Error()
-			}
-			return fmt.Sprint(n)
-		})
-	}
-}
-
-func TestOneOfManyFirstUploadsWins(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	var mu sync.Mutex
-	var won []string
-	var all sync.WaitGroup
-	for n := range 12 {
-		all.Go(func() {
-			data := fmt.Sprint("data ", n)
-			_, err := c.members[n%3].sessions.PutFile(t.Context(), ada, id, core.FilePut{Path: "a", Body: strings.NewReader(data), IfAbsent: true})
-			if err == nil {
-				mu.Lock()
-				won = append(won, data)
-				mu.Unlock()
-			} else if chat.CodeOf(err) != chat.Conflict {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if len(won) != 1 {
-		t.Fatalf("%d uploads won", len(won))
-	}
-	for i := range c.members {
-		eventually(t, won[0], func() string { return c.get(i, id, "a") })
-	}
-}
-
 func TestNodeThatWasDownServesFilesOfThatTime(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.known()
 	c.put(0, id, "old", "before")
 	for i := range c.members {
@@ -400,7 +271,7 @@ func TestNodeThatWasDownServesFilesOfThatTime(t *testing.T) {
 // A disk is lost. The node that replaces it copies the files that were on it, so that they survive the loss of another disk.
 func TestFilesAreOnTwoNodesAgainAfterADiskWasLost(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id, removed := c.known(), c.known()
 	for n := range 6 {
 		c.put(n%3, id, fmt.Sprint(n), fmt.Sprint("file ", n))
@@ -425,75 +296,4 @@ func TestFilesAreOnTwoNodesAgainAfterADiskWasLost(t *testing.T) {
 	if got := c.onDisk(2); got != 6 {
 		t.Errorf("the new disk has %d files", got)
 	}
-}
-
-func TestForkHasItsFilesAtEveryNode(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	c.put(0, id, "a", "one")
-	c.put(1, id, "b/c", "two")
-	for i, m := range c.members {
-		eventually(t, "one two", func() string { return c.get(i, id, "a") + " " + c.get(i, id, "b/c") })
-		fork, err := m.sessions.Fork(t.Context(), ada, id, chat.Fork{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := c.holders(fork.ID, "one"); n < 2 {
-			t.Errorf("%d nodes have the bytes of the fork", n)
-		}
-		for k := range c.members {
-			eventually(t, "one two", func() string { return c.get(k, fork.ID, "a") + " " + c.get(k, fork.ID, "b/c") })
-		}
-		c.sameSize(fork.ID)
-		// The two are independent.
-		if err := c.members[(i+1)%3].sessions.RemoveFile(t.Context(), ada, fork.ID, "a", ""); err != nil {
-			t.Error(err)
-		}
-		if got := c.get(i, id, "a"); got != "one" {
-			t.Errorf("%q", got)
-		}
-	}
-}
-
-func TestMergedFilesAreReadAtEveryNode(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	c.put(0, id, "w/out/a.csv", "one")
-	c.put(1, id, "w/files/a.csv", "two")
-	for range 2 { // a merge may be repeated
-		paths, err := c.members[2].Files().Merge(t.Context(), id, []string{"w/out/", "w/files/"}, "files/w/")
-		if err != nil || strings.Join(paths, " ") != "files/w/a.csv files/w/a-2.csv" {
-			t.Fatal(paths, err)
-		}
-	}
-	for i := range c.members {
-		eventually(t, "one two", func() string { return c.get(i, id, "files/w/a.csv") + " " + c.get(i, id, "files/w/a-2.csv") })
-	}
-	c.sameSize(id)
-}
-
-func TestRefusedEventLeavesTheFileAsItWas(t *testing.T) {
-	t.Parallel()
-	c := newCell(t)
-	id := c.known()
-	c.put(0, id, "a", "first")
-	refuse := func(chat.FileInfo) error { return chat.Errorf(chat.Denied, "no") }
-	if _, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("second"), core.FileWrite{Commit: refuse}); chat.CodeOf(err) != chat.Denied {
-		t.Error(err)
-	}
-	_, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("third"), core.FileWrite{Commit: func(info chat.FileInfo) error {
-		return c.members[1].Files().Named(t.Context(), id, info, func() error { return chat.Errorf(chat.Denied, "no") })
-	}})
-	if chat.CodeOf(err) != chat.Denied {
-		t.Error(err)
-	}
-	for i := range c.members {
-		if got := c.get(i, id, "a"); got != "first" {
-			t.Errorf("node %d: %q", i, got)
-		}
-	}
-	eventually(t, "1", func() string { return fmt.Sprint(c.onDisk(1)) })
-	c.sameSize(id)
 }

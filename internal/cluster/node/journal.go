@@ -22,7 +22,8 @@ type Journal struct {
 // Commit stores a commit that this node has decided. An error with the reason OwnerChanged means that it is not stored, and
 // that another node decides about the session now.
 func (j *Journal) Commit(_ context.Context, c *core.Commit) error {
-	return j.decided(c.Session, &journal.CommitChange{Commit: c})
+	p := j.node.partOf(c.Session)
+	return j.decided(c.Session, &journal.CommitChange{Commit: c, Previews: p.order.sent(p.status().Copy.Epoch)})
 }
 
 // decided stores a change that the rules of this node have decided. It is not sent to another owner, whose rules would not know
@@ -89,8 +90,7 @@ func (j *Journal) setAlias(ctx context.Context, alias journal.AliasID, id chat.S
 	if err := id.Validate(); err != nil {
 		return err
 	}
-	p := j.node.parts[int(alias[0])%len(j.node.parts)]
-	return j.node.submit(ctx, p, &journal.AliasChange{Alias: alias, Session: id, Replace: replace}, replace)
+	return j.node.submit(ctx, j.node.partOfAlias(alias), &journal.AliasChange{Alias: alias, Session: id, Replace: replace}, replace)
 }
 
 // BeginErase makes a session unreadable on all nodes and stores the intention to erase it. Errors are those of Commit.

@@ -16,7 +16,7 @@ import (
 type metrics struct {
 	queue, quorum, apply, records, purge prometheus.Histogram
 
-	void, takeovers, handovers, forwarded, gaps prometheus.Counter
+	void, takeovers, handovers, forwarded, gaps, resent prometheus.Counter
 }
 
 func newMetrics() *metrics {
@@ -37,6 +37,7 @@ func newMetrics() *metrics {
 		handovers: counter("handovers_total", "Claims of a partition that its owner had given up."),
 		forwarded: counter("forwarded_total", "Calls and changes that were sent to the node that owns their session."),
 		gaps:      counter("preview_gaps_total", "Times that text of another node was missing, and the owner was asked for it."),
+		resent:    counter("previews_resent_total", "Messages with text that this node sent again, because too few nodes had stored them in time."),
 	}
 }
 
@@ -70,7 +71,7 @@ func (m *metrics) Claimed(handover bool) {
 // Collectors returns what to register with Prometheus.
 func (n *Node) Collectors() []prometheus.Collector {
 	m := n.metrics
-	all := []prometheus.Collector{m.queue, m.quorum, m.apply, m.records, m.purge, m.void, m.takeovers, m.handovers, m.forwarded, m.gaps, partsCollector{n}}
+	all := []prometheus.Collector{m.queue, m.quorum, m.apply, m.records, m.purge, m.void, m.takeovers, m.handovers, m.forwarded, m.gaps, m.resent, partsCollector{n}}
 	gauge := func(name, help string, value func() int) {
 		all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "parley_cluster_" + name, Help: help}, func() float64 { return float64(value()) }))
 	}

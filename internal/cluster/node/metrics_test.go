@@ -33,7 +33,7 @@ func values(t *testing.T, m *member) map[string]float64 {
 
 func TestMetricsShowPartitionsAndTheirWork(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(1)
 	const messages = 5
 	for range messages {

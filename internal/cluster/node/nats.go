@@ -79,6 +79,15 @@ func (t *NATS) Broadcast(data []byte) {
 	}
 }
 
+func (t *NATS) one(node string) string { return fmt.Sprintf("parley.one.%s.%s", t.cluster, node) }
+
+// Tell implements Transport.
+func (t *NATS) Tell(node string, data []byte) {
+	if err := t.conn.Publish(t.one(node), data); err != nil {
+		t.log.Debug("a message to another node could not be sent", "node", node, "err", err)
+	}
+}
+
 // Listen implements Transport.
 func (t *NATS) Listen(partitions int, request func(data []byte, reply func([]byte)), heard func(data []byte)) (stop func(), err error) {
 	var subs []*nats.Subscription
@@ -114,6 +123,7 @@ func (t *NATS) Listen(partitions int, request func(data []byte, reply func([]byt
 		})
 	}
 	subscribe(t.all(), func(m *nats.Msg) { heard(m.Data) })
+	subscribe(t.one(t.node), func(m *nats.Msg) { heard(m.Data) })
 	if err == nil {
 		err = t.conn.Flush()
 	}

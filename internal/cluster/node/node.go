@@ -47,7 +47,7 @@ type Options struct {
 	Drained func(ctx context.Context) // called when this node was drained; may be nil
 	Now     func() time.Time          // the clock of the node, for tests; nil means time.Now
 
-	Presence func(data []byte) // gets what SpreadPresence of another node was given; must not block; may be nil
+	ToDialects func(data []byte) // gets what SpreadToDialects of another node was given; must not block; may be nil
 
 	Describe func(*cluster.Heartbeat) // sets what other nodes show of this one; may be nil
 
@@ -84,6 +84,8 @@ type Node struct {
 	stopping atomic.Bool
 	metrics  *metrics
 
+	confirmTime time.Duration // see confirmOwner
+
 	clockMu sync.Mutex
 	clocks  cluster.Clocks
 
@@ -114,38 +116,45 @@ func New(opt Options) *Node {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{opt: opt, log: opt.Logger, metrics: newMetrics()}
+	n := &Node{opt: opt, log: opt.Logger, metrics: newMetrics(), confirmTime: confirmTime}
 	n.journal = &Journal{Journal: opt.Journal, node: n}
 	if opt.Files != nil {
 		n.files = newFiles(n, opt.Files, opt.Shared)
 	}
 	for i := range opt.Partitions {
-		p := &part{number: i}
+		p := &part{number: i, order: previewOrder{late: previewLate}}
 		p.nextEpoch()
 		n.parts = append(n.parts, p)
 	}
 	return n
 }
 
-// Journal returns the journal for the session rules.
-func (n *Node) Journal() *Journal { return n.journal }
+// NewSessions returns the session rules of this node. It is called once, before Run.
+func (n *Node) NewSessions(opt session.Options) *session.Sessions {
+	opt.Remote = n
+	n.sessions = session.New(n.journal, live{n.opt.Hub, n}, opt)
+	return n.sessions
+}
 
-// Live returns the hub for the session rules: events are published when they are applied, so the rules publish previews
-// only.
-func (n *Node) Live() *Live { return &Live{n.opt.Hub} }
+// live is a hub to which only previews are published: events are published when they are applied.
+type live struct {
+	*hub.Hub
+	node *Node
+}
 
-// Live is a hub to which events are not published.
-type Live struct{ *hub.Hub }
-
-// Publish publishes previews.
-func (l *Live) Publish(id chat.SessionID, entries []core.Entry) {
-	if len(entries) > 0 && entries[0].Piece != nil {
+// Publish publishes previews that the owner has decided, unless another node has become the owner meanwhile. Then they are in the text of that
+// node, and this one gets them from there: its readers must not see them after events of the new owner.
+func (l live) Publish(id chat.SessionID, entries []core.Entry) {
+	if len(entries) == 0 || entries[0].Piece == nil {
+		return
+	}
+	p := l.node.partOf(id)
+	p.showOwn.RLock()
+	defer p.showOwn.RUnlock()
+	if p.status().Owns {
 		l.Hub.Publish(id, entries)
 	}
 }
-
-// Attach sets the session rules. It is called before Run.
-func (n *Node) Attach(s *session.Sessions) { n.sessions = s }
 
 // Following reports whether the node is connected to the others, so that it can answer them.
 func (n *Node) Following() bool { return n.others() != nil }

@@ -22,6 +22,11 @@ func (n *Node) ownerChanged(ctx context.Context, p *part) {
 	p.mu.Unlock()
 	switch {
 	case st.Owns:
+		n.gatherText(ctx, p, st.Copy.Pos)
+		if now := p.get().Status(); !now.Owns || now.Copy.Epoch != st.Copy.Epoch {
+			return // it was lost meanwhile
+		}
+		p.begin(st.Copy.Epoch)
 		n.sessions.TookOver()
 		ids, err := n.working(ctx, p)
 		if err != nil {

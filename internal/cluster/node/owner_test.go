@@ -15,7 +15,7 @@ import (
 // because it owns nothing; the turn goes on there, and nothing that it has done is lost or repeated.
 func TestANodeWithoutPartitionsGetsABusyOne(t *testing.T) {
 	t.Parallel()
-	c := newCellWith(t, func(o *Options) {
+	c := newClusterWith(t, func(o *Options) {
 		o.Busy = time.Millisecond
 		o.Describe = func(h *cluster.Heartbeat) { h.Ready = true }
 	})

@@ -11,9 +11,13 @@ import (
 // part is a partition on this node.
 type part struct {
 	number  int
-	purging sync.Mutex // held while the log is purged
-	purged  time.Time  // when the log may be purged again; purging guards it
-	show    sync.Mutex // held while events and previews of the partition are given to readers
+	purging sync.Mutex   // held while the log is purged
+	purged  time.Time    // when the log may be purged again; purging guards it
+	show    sync.Mutex   // held while events and previews of the partition are given to readers, but for previews that this node has decided
+	showOwn sync.RWMutex // held for reading while those are given to readers, for writing with show while events of another owner are
+	order   previewOrder
+	sent    sentTexts
+	catchUp sharedQuestion // how far the owner is
 
 	mu      sync.Mutex
 	replica *cluster.Replica       // nil until Run
@@ -27,7 +31,9 @@ type part struct {
 	synced  cluster.Pos
 	samples []sample    // of the position, oldest first
 	erased  cluster.Pos // of the last erasure that the log may still have; 0 if there is none
+	erases  bool        // a session was erased since this process started
 	owned   bool
+	ready   uint64          // the last epoch in which this node was the owner and had the text of the others
 	present context.Context // ends some time after the epoch
 	end     context.CancelFunc
 }
@@ -58,11 +64,26 @@ func (p *part) get() *cluster.Replica {
 	return p.replica
 }
 
+// status returns what is known of the partition. A new owner owns it when it has the text of the others.
 func (p *part) status() cluster.Status {
-	if r := p.get(); r != nil {
-		return r.Status()
+	p.mu.Lock()
+	r, ready := p.replica, p.ready
+	p.mu.Unlock()
+	if r == nil {
+		return cluster.Status{}
 	}
-	return cluster.Status{}
+	st := r.Status()
+	st.Owns = st.Owns && st.Copy.Epoch == ready
+	return st
+}
+
+// begin makes this node the owner in an epoch that it has claimed.
+func (p *part) begin(epoch uint64) {
+	p.show.Lock() // no text of other nodes is being stored
+	defer p.show.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ready = max(p.ready, epoch)
 }
 
 func (p *part) syncedPos() cluster.Pos {
@@ -76,6 +97,16 @@ func (p *part) erasedPos() cluster.Pos {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.erased
+}
+
+// voided is called after records that do not count. They may be of a session that was erased: a former owner that was paused or cut off
+// sends its last frame when it is back.
+func (p *part) voided(pos cluster.Pos) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.erases {
+		p.erased = pos
+	}
 }
 
 // PartitionStatus is what this node knows of a partition.

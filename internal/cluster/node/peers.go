@@ -7,6 +7,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/journal"
 )
 
 // Peer handles messages of the same part of the server on other nodes. Messages have at most maxPeerMessage bytes.
@@ -54,8 +55,8 @@ func (n *Node) Ask(ctx context.Context, node string, turn chat.TurnID, data []by
 // Spread sends a message to the Peers of all other nodes. It may be lost.
 func (n *Node) Spread(data []byte) { n.broadcast(msgPeer, data) }
 
-// SpreadPresence sends a message to Options.Presence of all other nodes. It may be lost; one that is too large is.
-func (n *Node) SpreadPresence(data []byte) { n.broadcast(msgPresence, data) }
+// SpreadToDialects sends a message to Options.ToDialects of all other nodes. It may be lost; one that is too large is.
+func (n *Node) SpreadToDialects(data []byte) { n.broadcast(msgDialects, data) }
 
 func (n *Node) broadcast(kind byte, data []byte) {
 	transport := n.others()
@@ -110,4 +111,9 @@ func (n *Node) partOfTurn(turn chat.TurnID) *part {
 // partOfNumber returns the partition of the session with a number.
 func (n *Node) partOfNumber(number chat.Number) *part {
 	return n.parts[int(number>>(core.NumberBits-8))%len(n.parts)]
+}
+
+// partOfAlias returns the partition of an alias.
+func (n *Node) partOfAlias(alias journal.AliasID) *part {
+	return n.parts[int(alias[0])%len(n.parts)]
 }

@@ -16,20 +16,8 @@ func (n *Node) Present(h *cluster.Heartbeat) bool {
 	return time.Since(h.Heard) < max(n.opt.Takeover, Silence)
 }
 
-// certain reports whether this node, which owns a partition, is certainly still its owner: it has heard a majority within the time that other
-// nodes wait before they claim the partition, and none of them knows a later owner.
-func (n *Node) certain(p *part) bool {
-	st, heard := p.status(), 1
-	for _, h := range p.get().Peers() {
-		if h.Epoch > st.Copy.Epoch {
-			return false
-		}
-		if time.Since(h.Heard) < n.opt.Takeover {
-			heard++
-		}
-	}
-	return st.Owns && heard > n.opt.Trim.Nodes/2
-}
+// OthersOfMajority returns how many other nodes are a majority with this one.
+func (n *Node) OthersOfMajority() int { return n.opt.Trim.Nodes / 2 }
 
 // CountPresent returns how many other nodes are present.
 func (n *Node) CountPresent() int { return len(n.present()) }

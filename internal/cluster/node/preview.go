@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -15,13 +16,19 @@ import (
 
 // The owner sends text that is being written to all nodes, beside the log. The message has the position of the log that the
 // owner had applied: another node shows the text after it has applied that position, and does not show it if a later event
-// has made it outdated. A message may be lost; then the next one does not continue the block, and the node asks the owner for
+// has finished its block. A message may be lost; then the next one does not continue the block, and the node asks the owner for
 // the whole block.
+//
+// The messages of a partition are numbered. A commit has the number of the last message before it, so that another node shows
+// the text that was written before an event before the event, see [previewOrder]. The owner's own readers get the text when other
+// nodes have stored it, see [sentTexts].
 
 // sentPreviews are pieces of unfinished blocks, in sessions of one partition.
 type sentPreviews struct {
 	partition int
 	epoch     uint64
+	first     uint64 // the number, or of messages that were joined the first one; it is not sent
+	number    uint64 // from 1 in each epoch; of messages that were joined the last one
 	pos       cluster.Pos
 	sessions  []core.SessionPieces
 }
@@ -31,6 +38,7 @@ func (m *sentPreviews) append(b []byte) []byte {
 	b = append(b, msgPreviews)
 	b = fields.AppendNumber(b, uint64(m.partition))
 	b = fields.AppendNumber(b, m.epoch)
+	b = fields.AppendNumber(b, m.number)
 	b = fields.AppendNumber(b, uint64(m.pos))
 	b = fields.AppendNumber(b, uint64(len(m.sessions)))
 	for _, s := range m.sessions {
@@ -55,7 +63,8 @@ func readPreviews(b []byte) (m *sentPreviews, ok bool) {
 	r := fields.NewReader(b)
 	text := func() string { return string(r.Bytes(len(b))) }
 	number := func() int { return int(r.Number(math.MaxInt)) }
-	m = &sentPreviews{partition: number(), epoch: r.Number(math.MaxUint64), pos: cluster.Pos(r.Number(math.MaxUint64))}
+	m = &sentPreviews{partition: number(), epoch: r.Number(math.MaxUint64), number: r.Number(math.MaxUint64), pos: cluster.Pos(r.Number(math.MaxUint64))}
+	m.first = m.number
 	m.sessions = make([]core.SessionPieces, r.Count())
 	for i := range m.sessions {
 		s := &m.sessions[i]
@@ -69,10 +78,11 @@ func readPreviews(b []byte) (m *sentPreviews, ok bool) {
 			s.Pieces[k].End = s.Pieces[k].Offset + len(s.Pieces[k].Text)
 		}
 	}
-	return m, r.Done()
+	return m, r.Done() && m.number > 0
 }
 
-// WritePreviews writes pieces of open blocks to the preview file and sends them to the other nodes.
+// WritePreviews writes pieces of open blocks to the preview file and sends them to the other nodes. It returns when a majority of the
+// nodes has them.
 func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 	n := j.node
 	before := make([]cluster.Status, len(n.parts))
@@ -96,34 +106,100 @@ func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 		}
 		messages[part].sessions = append(messages[part].sessions, *of)
 	}
-	transport := n.others()
-	for _, m := range messages {
-		if m != nil && transport != nil {
-			transport.Broadcast(m.append(nil))
+	failed := n.replicate(messages)
+	for i := range all {
+		if of := &all[i]; of.Err == nil {
+			of.Err = failed[n.Partition(of.Session)]
 		}
 	}
+}
+
+// replicate sends messages to the other nodes, one or nil for each partition, and waits until a majority of the nodes has them. It
+// returns an error for each partition.
+func (n *Node) replicate(messages []*sentPreviews) (failed []error) {
+	sent := make([]*sentText, len(n.parts))
+	transport := n.others()
+	for i, m := range messages {
+		if m != nil {
+			sent[i] = n.parts[i].sendPreviews(m, transport, n.OthersOfMajority())
+		}
+	}
+	failed = make([]error, len(n.parts))
+	for i, t := range sent {
+		switch {
+		case t != nil:
+			failed[i] = n.waitStored(n.parts[i], t, transport)
+		case messages[i] != nil:
+			failed[i] = session.ErrOwnerChanged
+		}
+	}
+	return failed
+}
+
+// maxJoined bounds the messages that are shown together, and their sessions.
+const maxJoined = 1024
+
+// join adds the messages that wait in a queue, so that one write to the preview file is enough for all of them. It returns the
+// first one that is of another epoch, is not the next one, or follows a position of the log that is not applied yet, nil if there is none.
+func (m *sentPreviews) join(queue <-chan *sentPreviews, applied cluster.Pos) (other *sentPreviews) {
+	var at map[chat.SessionID]int // in m.sessions
+	for n := 0; n < maxJoined && len(m.sessions) < maxJoined; n++ {
+		select {
+		case other = <-queue:
+		default:
+			return nil
+		}
+		if other.epoch != m.epoch || other.number != m.number+1 || other.pos > max(applied, m.pos) {
+			return other
+		}
+		if at == nil {
+			at = make(map[chat.SessionID]int, 2*len(m.sessions))
+			for i := range m.sessions {
+				at[m.sessions[i].Session] = i
+			}
+		}
+		m.number, m.pos = other.number, max(m.pos, other.pos)
+		for _, of := range other.sessions {
+			if i, ok := at[of.Session]; ok {
+				m.sessions[i].Pieces = append(m.sessions[i].Pieces, of.Pieces...)
+				continue
+			}
+			at[of.Session] = len(m.sessions)
+			m.sessions = append(m.sessions, of)
+		}
+	}
+	return nil
 }
 
 // previewWait is how long a piece waits for the position of the log that it follows.
 const previewWait = time.Second
 
-// heard returns the function that takes what other nodes broadcast. Each partition has a goroutine that shows it in its
+// heard returns the function that takes what other nodes broadcast. Each partition has a goroutine in tasks that shows it in its
 // order.
-func (n *Node) heard(ctx context.Context) func(data []byte) {
+func (n *Node) heard(ctx context.Context, tasks *sync.WaitGroup) func(data []byte) {
 	queues := make([]chan *sentPreviews, len(n.parts))
 	for i, p := range n.parts {
 		queue := make(chan *sentPreviews, 1024)
 		queues[i] = queue
-		go func() {
+		tasks.Go(func() {
+			var next *sentPreviews
 			for {
-				select {
-				case m := <-queue:
-					n.showPreviews(ctx, p, m)
-				case <-ctx.Done():
-					return
+				m := next
+				if m == nil {
+					select {
+					case m = <-queue:
+					case <-ctx.Done():
+						return
+					}
+				}
+				p.textShown(m.epoch, m.number-1) // an event that follows an earlier message need not wait for this one
+				next = m.join(queue, p.status().Copy.Pos)
+				if n.showPreviews(ctx, p, m) {
+					stored := storedMessages{p.number, m.epoch, m.first, m.number, n.opt.Name}
+					n.others().Tell(p.status().Copy.Claim.Node, stored.append(nil))
 				}
 			}
-		}()
+		})
 	}
 	return func(data []byte) {
 		switch {
@@ -132,11 +208,16 @@ func (n *Node) heard(ctx context.Context) func(data []byte) {
 				n.peer.Heard(data[1:])
 			}
 			return
-		case len(data) > 0 && data[0] == msgPresence:
-			if n.opt.Presence != nil {
-				n.opt.Presence(data[1:])
+		case len(data) > 0 && data[0] == msgDialects:
+			if n.opt.ToDialects != nil {
+				n.opt.ToDialects(data[1:])
 			}
 			return
+		case len(data) > 0 && data[0] == msgStored:
+			if s, ok := readStored(data[1:]); ok && s.partition < len(n.parts) {
+				n.parts[s.partition].sent.stored(&s)
+				return
+			}
 		case len(data) > 0 && data[0] == msgPreviews:
 			if m, ok := readPreviews(data[1:]); ok && m.partition < len(queues) {
 				select {
@@ -150,65 +231,104 @@ func (n *Node) heard(ctx context.Context) func(data []byte) {
 	}
 }
 
-// showPreviews gives pieces to this node's readers.
-func (n *Node) showPreviews(ctx context.Context, p *part, m *sentPreviews) {
+// textShown is called when the messages of an epoch up to a number are shown or lost. An epoch that the log does not have yet is left out.
+func (p *part) textShown(epoch, number uint64) {
+	if epoch <= p.status().Copy.Epoch {
+		p.order.reached(epoch, number)
+	}
+}
+
+// showPreviews gives pieces to this node's readers. It reports whether this node has all of them.
+func (n *Node) showPreviews(ctx context.Context, p *part, m *sentPreviews) bool {
+	defer p.textShown(m.epoch, m.number)
 	wait, cancel := context.WithTimeout(ctx, previewWait)
 	defer cancel()
 	if err := p.get().Reached(wait, m.pos); err != nil {
-		return // this node is far behind
+		return false // this node is far behind
 	}
-	for _, id := range n.addPreviews(ctx, p, m.epoch, m.sessions) {
+	gaps, ok := n.addPreviews(ctx, p, m.epoch, m.sessions)
+	for _, of := range gaps {
 		n.metrics.gaps.Inc()
-		n.askForBlocks(wait, p, m.epoch, id)
+		missing, err := n.askForBlocks(wait, p, of.Session)
+		if err != nil {
+			return false
+		}
+		// The owner shows these pieces after this node has stored them, so its answer may end before them.
+		of.Pieces = append(missing, of.Pieces...)
+		left, added := n.addPreviews(ctx, p, m.epoch, []core.SessionPieces{of})
+		ok = ok && added && len(left) == 0
 	}
+	return ok
 }
 
 // askForBlocks asks the owner for the unfinished blocks of a session, because a piece was lost.
-func (n *Node) askForBlocks(ctx context.Context, p *part, epoch uint64, id chat.SessionID) {
+func (n *Node) askForBlocks(ctx context.Context, p *part, id chat.SessionID) ([]chat.Preview, error) {
 	b, pos, err := n.attempt(ctx, p, message{msgBlocks, []byte(id)})()
-	var blocks []sentBlock
-	if err != nil || json.Unmarshal(b, &blocks) != nil {
-		return
+	if err == nil {
+		err = p.get().Reached(ctx, pos)
 	}
-	if p.get().Reached(ctx, pos) != nil {
-		return
+	if err != nil {
+		return nil, err
 	}
-	missing := make([]chat.Preview, len(blocks))
-	for i, b := range blocks {
-		missing[i] = chat.Preview{Block: b.ID, End: len(b.Text), Text: b.Text, Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn, At: b.At}
-	}
-	n.addPreviews(ctx, p, epoch, []core.SessionPieces{{Session: id, Pieces: missing}})
+	return readBlocks(b)
 }
 
-// sentBlock is an unfinished block and the position of its end.
+// readBlocks returns the pieces of encoded blocks.
+func readBlocks(b []byte) (pieces []chat.Preview, err error) {
+	var blocks []sentBlock
+	err = json.Unmarshal(b, &blocks)
+	for _, b := range blocks {
+		pieces = append(pieces, b.pieces()...)
+	}
+	return pieces, err
+}
+
+// sentBlock is an unfinished block. Clients that resume by counting rely on its pieces being the same at all nodes.
 type sentBlock struct {
 	chat.Block
-	At chat.At `json:"at"`
+	Ends []chat.End `json:"ends"`
 }
 
 func sentBlocks(blocks []chat.Block) []sentBlock {
 	out := make([]sentBlock, len(blocks))
 	for i, b := range blocks {
-		out[i].Block = b
-		if len(b.Ends) > 0 {
-			out[i].At = b.Ends[len(b.Ends)-1].At
+		out[i] = sentBlock{b, b.Ends}
+	}
+	return out
+}
+
+// pieces returns the block as the pieces in which it was written.
+func (b *sentBlock) pieces() (out []chat.Preview) {
+	begin := 0
+	for _, end := range b.Ends {
+		if end.Bytes > begin && end.Bytes <= len(b.Text) {
+			out = append(out, chat.Preview{Block: b.ID, Offset: begin, End: end.Bytes, Text: b.Text[begin:end.Bytes], Kind: b.Kind, Workstream: b.Workstream, Turn: b.Turn, At: end.At})
+			begin = end.Bytes
 		}
 	}
 	return out
 }
 
-// addPreviews adds the pieces that are new here. It returns the sessions with a piece that does not continue its block.
-func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, all []core.SessionPieces) (gaps []chat.SessionID) {
+// addPreviews adds the pieces of an owner that are new here. It returns those of sessions with a piece that does not continue its
+// block, and whether the others are stored.
+func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, all []core.SessionPieces) (gaps []core.SessionPieces, ok bool) {
 	p.show.Lock()
 	defer p.show.Unlock()
-	if st := p.status(); st.Owns || st.Copy.Epoch != epoch {
-		return nil // of an owner before this one
+	if p.status().Copy.Epoch != epoch {
+		return nil, false // of an owner before this one
 	}
+	return n.storePreviews(ctx, all)
+}
+
+// storePreviews stores the pieces that are new here and shows them. The caller holds the partition's lock show. The results are
+// those of addPreviews.
+func (n *Node) storePreviews(ctx context.Context, all []core.SessionPieces) (gaps []core.SessionPieces, ok bool) {
+	ok = true
 	write := make([]core.SessionPieces, 0, len(all))
 	for _, of := range all {
-		fresh, whole := n.freshPieces(of.Session, of.Pieces)
+		fresh, whole := n.freshPieces(ctx, of.Session, of.Pieces)
 		if !whole {
-			gaps = append(gaps, of.Session)
+			gaps = append(gaps, of)
 		}
 		if len(fresh) > 0 {
 			write = append(write, core.SessionPieces{Session: of.Session, Pieces: fresh})
@@ -217,6 +337,7 @@ func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, all []cor
 	n.opt.Journal.WritePreviews(ctx, write) // once for all sessions: it is a system call
 	for _, of := range write {
 		if of.Err != nil {
+			ok = false
 			n.log.Warn("text that is being written could not be stored on this node", "session", of.Session, "err", of.Err)
 			continue
 		}
@@ -227,12 +348,12 @@ func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, all []cor
 		n.opt.Hub.Publish(of.Session, entries)
 		n.sessions.Shown(of.Session, entries)
 	}
-	return gaps
+	return gaps, ok
 }
 
 // freshPieces returns the pieces, or the parts of them, that this node does not have yet. whole is false if one of them does
 // not continue its block.
-func (n *Node) freshPieces(id chat.SessionID, pieces []chat.Preview) (fresh []chat.Preview, whole bool) {
+func (n *Node) freshPieces(ctx context.Context, id chat.SessionID, pieces []chat.Preview) (fresh []chat.Preview, whole bool) {
 	last, err := n.opt.Journal.LastAt(id)
 	if err != nil {
 		return nil, true // erased
@@ -242,20 +363,53 @@ func (n *Node) freshPieces(id chat.SessionID, pieces []chat.Preview) (fresh []ch
 		have[b.ID] = len(b.Text)
 	}
 	whole = true
-	for _, q := range pieces {
+	for i := range pieces {
+		q := pieces[i]
 		length, open := have[q.Block]
-		switch {
-		case !open && q.At <= last: // an event has finished the block, or will not follow it
-			continue
-		case q.Offset > length:
+		if !open && q.At <= last { // this node has missed it, or an event has finished the block
+			finished, err := n.finished(ctx, id, &q)
+			if err != nil {
+				n.log.Warn("events of a session could not be read", "session", id, "err", err)
+				return nil, false
+			}
+			if finished {
+				continue
+			}
+		}
+		if q.Offset > length {
 			whole = false
 			continue
-		case q.End <= length:
-			continue
 		}
-		q.Text, q.Offset = q.Text[length-q.Offset:], length
-		have[q.Block] = q.End
-		fresh = append(fresh, q)
+		if q.Text, q.Offset = q.TextAfter(length), length; q.Text != "" {
+			have[q.Block] = q.End
+			fresh = append(fresh, q)
+		}
 	}
 	return fresh, whole
+}
+
+// finished reports whether an event that this node has applied has finished the block of a piece. It reads the events since the piece.
+func (n *Node) finished(ctx context.Context, id chat.SessionID, q *chat.Preview) (bool, error) {
+	newest := chat.Range{Desc: true, MaxBytes: 64 << 10}
+	read := func(r chat.Range) ([]chat.Fact, bool, error) { return n.opt.Journal.Read(ctx, id, r) }
+	for f, err := range chat.Facts(newest, read) {
+		if err != nil {
+			return false, err
+		}
+		label, at, err := f.Header()
+		if err != nil || at < q.At { // an earlier block may have had the same id
+			return false, err
+		}
+		switch label.Type {
+		case chat.AgentText{}.Type(), chat.AgentThinking{}.Type(), chat.TurnCompleted{}.Type():
+			e, err := f.Event()
+			if err != nil {
+				return false, err
+			}
+			if ended, ok := e.Body.(chat.TurnCompleted); ok && ended.TurnID == q.Turn || chat.FinishedBlock(e.Body) == q.Block {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }

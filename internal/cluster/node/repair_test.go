@@ -12,7 +12,7 @@ import (
 )
 
 // lose removes the last frames of the log with a session, and restarts all nodes, so that they notice it.
-func (c *cell) lose(id chat.SessionID, frames cluster.Pos) (last cluster.Pos) {
+func (c *testCluster) lose(id chat.SessionID, frames cluster.Pos) (last cluster.Pos) {
 	c.t.Helper()
 	part := c.members[0].Partition(id)
 	for _, m := range c.members {
@@ -50,14 +50,14 @@ func (c *cell) lose(id chat.SessionID, frames cluster.Pos) (last cluster.Pos) {
 }
 
 // hearAll waits until all nodes hear each other.
-func (c *cell) hearAll() {
+func (c *testCluster) hearAll() {
 	c.t.Helper()
 	for _, m := range c.members {
 		eventually(c.t, "2", func() string { return fmt.Sprint(m.CountPresent()) })
 	}
 }
 
-func (c *cell) write(i int, id chat.SessionID, texts ...string) {
+func (c *testCluster) write(i int, id chat.SessionID, texts ...string) {
 	c.t.Helper()
 	for _, s := range texts {
 		if _, err := c.members[i].sessions.Append(c.t.Context(), ada, id, []chat.Draft{text(s)}); err != nil {
@@ -68,7 +68,7 @@ func (c *cell) write(i int, id chat.SessionID, texts ...string) {
 
 func TestRepairBeginsANewLogBehindTheMostAdvancedCopy(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(0)
 	c.write(0, id, "one", "two", "three")
 	last := c.lose(id, 2)
@@ -118,7 +118,7 @@ func TestNodesKeepTheirStoresOnlyWithAllChosenCopies(t *testing.T) {
 
 func TestRepairNeedsAMajority(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(0)
 	c.write(0, id, "one", "two", "three")
 	c.lose(id, 2)
@@ -140,7 +140,7 @@ func TestRepairNeedsAMajority(t *testing.T) {
 
 func TestRepairMakesANodeThatIsBehindCopy(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	id := c.session(0)
 	c.write(0, id, "one", "two", "three")
 	part, ended := c.members[0].Partition(id), make(chan error, 1)

@@ -44,6 +44,7 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 				p.nextEpoch()
 				tasks.Go(func() { n.ownerChanged(ctx, p) })
 			},
+			Void:   p.voided,
 			MayOwn: func() bool { return n.mayClaim(p) },
 			Clean:  n.opt.Clean, MaxRecord: largest, Rank: n.rank(p), Heartbeat: n.opt.Heartbeat, Takeover: n.opt.Takeover, Meter: n.metrics, Logger: n.opt.Logger,
 		})
@@ -58,7 +59,7 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 		return err
 	}
 	defer stop()
-	stop, err = t.Listen(len(n.parts), n.serve(ctx, &tasks), n.heard(ctx))
+	stop, err = t.Listen(len(n.parts), n.serve(ctx, &tasks), n.heard(ctx, &tasks))
 	if err != nil {
 		return err
 	}

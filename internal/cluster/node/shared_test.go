@@ -19,15 +19,15 @@ import (
 	"github.com/parley-hq/parley/internal/core"
 )
 
-// newSharedCell starts nodes that keep the bytes of files in one S3 service.
-func newSharedCell(t *testing.T) (*cell, *s3test.Server) {
+// newSharedCluster starts nodes that keep the bytes of files in one S3 service.
+func newSharedCluster(t *testing.T) (*testCluster, *s3test.Server) {
 	t.Helper()
 	server := s3test.Start(t)
 	at, err := s3.ParseLocation("s3://"+s3test.Bucket, server.URL, "us-east-1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newCellWith(t, func(o *Options) {
+	return newClusterWith(t, func(o *Options) {
 		store := s3.New(s3.Options{
 			Location: at, Credentials: s3.Static(s3.NewCredentials(s3test.KeyID, s3test.Secret, "")), Cluster: o.Cluster, Received: o.Files,
 			Stall: 5 * time.Second, Pause: time.Millisecond, Tries: 2,
@@ -41,9 +41,19 @@ func objects(server *s3test.Server) func() string {
 	return func() string { return fmt.Sprint(len(server.Keys())) }
 }
 
+// failing answers the requests of a method with an error.
+func failing(method string, status int, code string) func(w http.ResponseWriter, r *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == method {
+			s3test.Error(w, status, code)
+		}
+		return r.Method == method
+	}
+}
+
 func TestSharedFileIsReadAtAllNodesAndRemovedOnce(t *testing.T) {
 	t.Parallel()
-	c, server := newSharedCell(t)
+	c, server := newSharedCluster(t)
 	id := c.known()
 	for n := range 3 {
 		c.put(n, id, "a", fmt.Sprint("data ", n))
@@ -60,16 +70,14 @@ func TestSharedFileIsReadAtAllNodesAndRemovedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "1", objects(server))
-	for i := range c.members {
-		eventually(t, "data 2", func() string { return c.get(i, id, "b") })
-	}
+	c.awaitFile(id, "b", "data 2")
 	c.sameSize(id)
 }
 
 // A file gets the same bytes again and again at all nodes, while they remove those that it had before.
 func TestSharedBytesOfARunningUploadAreNotRemoved(t *testing.T) {
 	t.Parallel()
-	c, server := newSharedCell(t)
+	c, server := newSharedCluster(t)
 	id := c.known()
 	var all sync.WaitGroup
 	for i := range c.members {
@@ -87,16 +95,12 @@ func TestSharedBytesOfARunningUploadAreNotRemoved(t *testing.T) {
 	}
 	all.Wait()
 	eventually(t, "1", objects(server))
-	for i := range c.members {
-		if got := c.get(i, id, "a"); got != "the same bytes" {
-			t.Errorf("node %d: %q", i, got)
-		}
-	}
+	c.wantFile(id, "a", "the same bytes")
 }
 
 func TestSharedFilesOfForksAndMergesAreIndependent(t *testing.T) {
 	t.Parallel()
-	c, server := newSharedCell(t)
+	c, server := newSharedCluster(t)
 	id := c.known()
 	c.put(0, id, "w/a", "one")
 	c.put(1, id, "w/b", "two")
@@ -126,7 +130,7 @@ func TestSharedFilesOfForksAndMergesAreIndependent(t *testing.T) {
 
 func TestReceiptOfAnErasureWaitsForTheSharedStore(t *testing.T) {
 	t.Parallel()
-	c, server := newSharedCell(t)
+	c, server := newSharedCluster(t)
 	id := c.known()
 	c.put(0, id, "a", "secret")
 	server.Fail(func(w http.ResponseWriter, r *http.Request) bool {
@@ -149,36 +153,27 @@ func TestReceiptOfAnErasureWaitsForTheSharedStore(t *testing.T) {
 
 func TestRefusedAndFailedSharedUploadsLeaveNothing(t *testing.T) {
 	t.Parallel()
-	c, server := newSharedCell(t)
+	c, server := newSharedCluster(t)
 	id := c.known()
 	c.put(0, id, "a", "first")
 	refuse := func(chat.FileInfo) error { return chat.Errorf(chat.Denied, "no") }
 	if _, err := c.members[1].Files().Put(t.Context(), id, "a", "", strings.NewReader("second"), core.FileWrite{Commit: refuse}); chat.CodeOf(err) != chat.Denied {
 		t.Error(err)
 	}
-	server.Fail(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodPut {
-			s3test.Error(w, http.StatusServiceUnavailable, "SlowDown")
-		}
-		return r.Method == http.MethodPut
-	})
+	server.Fail(failing(http.MethodPut, http.StatusServiceUnavailable, "SlowDown"))
 	_, err := c.members[2].sessions.PutFile(t.Context(), ada, id, core.FilePut{Path: "a", Body: strings.NewReader("third")})
 	if chat.CodeOf(err) != chat.Unavailable {
 		t.Error(err)
 	}
 	server.Fail(nil)
 	eventually(t, "1", objects(server))
-	for i := range c.members {
-		if got := c.get(i, id, "a"); got != "first" {
-			t.Errorf("node %d: %q", i, got)
-		}
-	}
+	c.wantFile(id, "a", "first")
 }
 
 // A node is killed when the bytes are stored and their path is not, and when a path is removed and its bytes are not.
 func TestKilledNodeRemovesSharedBytesWhenItIsBack(t *testing.T) {
 	t.Parallel()
-	c, server := newSharedCell(t)
+	c, server := newSharedCluster(t)
 	id := c.known()
 	c.put(0, id, "kept", "kept")
 	c.put(1, id, "removed", "removed")
@@ -195,18 +190,11 @@ func TestKilledNodeRemovesSharedBytesWhenItIsBack(t *testing.T) {
 	})
 	<-reached
 	// No node can remove anything any more.
-	server.Fail(func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method == http.MethodDelete {
-			s3test.Error(w, http.StatusInternalServerError, "InternalError")
-		}
-		return r.Method == http.MethodDelete
-	})
+	server.Fail(failing(http.MethodDelete, http.StatusInternalServerError, "InternalError"))
 	if err := c.members[1].sessions.RemoveFile(t.Context(), ada, id, "removed", ""); err != nil {
 		t.Fatal(err)
 	}
-	for i := range c.members {
-		eventually(t, string(chat.NotFound), func() string { return c.get(i, id, "removed") })
-	}
+	c.awaitFile(id, "removed", string(chat.NotFound))
 	var dirs []string
 	for i := range c.members {
 		dirs = append(dirs, c.members[i].dir)

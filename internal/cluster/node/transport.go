@@ -14,6 +14,8 @@ type Transport interface {
 	Request(ctx context.Context, node string, partition int, data []byte) (wait func() ([]byte, error))
 	// Broadcast sends a message to all other nodes. It does not wait, and the message may be lost.
 	Broadcast(data []byte)
+	// Tell sends a message to one other node, as Broadcast does to all of them.
+	Tell(node string, data []byte)
 	// Listen calls request and heard for the messages of other nodes until stop is called; request one after the other for each
 	// partition. Neither may block for long. reply is called once, from any goroutine.
 	Listen(partitions int, request func(data []byte, reply func([]byte)), heard func(data []byte)) (stop func(), err error)

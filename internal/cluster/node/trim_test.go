@@ -10,7 +10,7 @@ import (
 )
 
 // first returns the first position of a partition's log that is left, and the last one.
-func (c *cell) ends(part int) (first, last cluster.Pos) {
+func (c *testCluster) ends(part int) (first, last cluster.Pos) {
 	c.t.Helper()
 	first, last, err := c.log.View("reader").Ends(c.t.Context(), part)
 	if err != nil {
@@ -19,7 +19,7 @@ func (c *cell) ends(part int) (first, last cluster.Pos) {
 	return first, last
 }
 
-func (c *cell) say(i int, id chat.SessionID, n int) {
+func (c *testCluster) say(i int, id chat.SessionID, n int) {
 	c.t.Helper()
 	for k := range n {
 		if _, err := c.members[i].sessions.Append(c.t.Context(), ada, id, []chat.Draft{text(fmt.Sprint(k))}); err != nil {
@@ -30,7 +30,7 @@ func (c *cell) say(i int, id chat.SessionID, n int) {
 
 func TestTheOwnerTrimsWhatAllNodesHaveSynced(t *testing.T) {
 	t.Parallel()
-	c := newCellWith(t, func(o *Options) { o.Trim = cluster.TrimRule{Keep: 3 * time.Second, Nodes: 3} })
+	c := newClusterWith(t, func(o *Options) { o.Trim = cluster.TrimRule{Keep: 3 * time.Second, Nodes: 3} })
 	id := c.session(0)
 	part := c.members[0].Partition(id)
 	c.say(0, id, 20)
@@ -50,7 +50,7 @@ func TestTheOwnerTrimsWhatAllNodesHaveSynced(t *testing.T) {
 // A node that is away holds the trim back, so that it can come back without a copy, until the log is too large.
 func TestANodeThatIsAwayHoldsTheTrimBackUntilTheLogIsTooLarge(t *testing.T) {
 	t.Parallel()
-	c := newCellWith(t, func(o *Options) { o.Trim = cluster.TrimRule{Keep: 30 * time.Second, Bytes: 64 << 10, Nodes: 3} })
+	c := newClusterWith(t, func(o *Options) { o.Trim = cluster.TrimRule{Keep: 30 * time.Second, Bytes: 64 << 10, Nodes: 3} })
 	id := c.session(0)
 	part := c.members[0].Partition(id)
 	away := 3 - c.owner(id) // neither 0 nor the owner

@@ -4,24 +4,26 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/agentpool"
 	"github.com/parley-hq/parley/internal/core"
 )
 
 // testWorker is a worker that answers each turn with its trigger. Like the workers of the SDKs it connects again when its connection
 // ends, and names its turns.
 type testWorker struct {
-	c     *cell
+	c     *testCluster
 	slots int
 	hold  atomic.Bool // turns end when answer is called, not by themselves
 
 	mu       sync.Mutex
-	reg      core.Registration
+	at       *connection
 	assigned map[chat.TurnID]chat.Assignment // its turns
 	running  int
 	most     int // turns that it had at once
@@ -31,13 +33,21 @@ type testWorker struct {
 }
 
 // join connects a worker of agent "w" to a node, and waits until all nodes list it.
-func (c *cell) join(i, slots int) *testWorker {
+func (c *testCluster) join(i, slots int) *testWorker {
 	c.t.Helper()
 	w := &testWorker{c: c, slots: slots, assigned: map[chat.TurnID]chat.Assignment{}, attempts: map[chat.TurnID][]int{}}
 	w.connect(i)
 	for n := range c.members {
 		eventually(c.t, "1", func() string { return c.workers(n) })
 	}
+	return w
+}
+
+// joinHolding connects a worker whose turns end when answer is called.
+func (c *testCluster) joinHolding(i, slots int) *testWorker {
+	c.t.Helper()
+	w := c.join(i, slots)
+	w.hold.Store(true)
 	return w
 }
 
@@ -57,7 +67,14 @@ func (w *testWorker) connect(i int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.reg = w.c.members[i].pool.Join(chat.DefaultWorkspace, "w", k, w.slots, has)
-	w.reg = k.reg
+	w.at = k
+}
+
+// current returns the connection of the worker.
+func (w *testWorker) current() *connection {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at
 }
 
 // Reconnect leaves and joins again.
@@ -99,7 +116,7 @@ func (k *connection) Stop(turn chat.TurnID) {
 		k.mu.Lock()
 		k.stopped = append(k.stopped, turn)
 		k.mu.Unlock()
-		k.finish(turn)
+		_ = k.finish(turn) // it may have ended
 	}()
 }
 
@@ -116,10 +133,7 @@ func (k *connection) Ended(turn chat.TurnID) {
 
 // answer stores the answer of a turn and ends it.
 func (w *testWorker) answer(a chat.Assignment) {
-	w.mu.Lock()
-	reg := w.reg
-	w.mu.Unlock()
-	ref, err := reg.Holds(a.Turn)
+	ref, err := w.current().reg.Holds(a.Turn)
 	if err != nil {
 		return // it gets the turn again
 	}
@@ -130,29 +144,34 @@ func (w *testWorker) answer(a chat.Assignment) {
 			continue
 		}
 		if _, err := m.sessions.Append(w.c.t.Context(), agentW, ref.Session, []chat.Draft{d}); err == nil {
-			w.finish(a.Turn)
+			_ = w.finish(a.Turn) // if it fails, the worker gets the turn again
 		}
 		return
 	}
 }
 
-// finish reports the end of a turn.
-func (w *testWorker) finish(turn chat.TurnID) {
-	w.mu.Lock()
-	reg := w.reg
-	w.mu.Unlock()
-	wait, err := reg.Ending(turn)
-	if err != nil {
-		return
-	}
+// finish reports the end of a turn. The worker has the turn until the end is stored or the server says that it is not its turn.
+func (w *testWorker) finish(turn chat.TurnID) error {
+	k := w.current()
 	w.count(-1) // from now on its slot is free
-	if reg.Finish(turn, nil) != nil || wait(w.c.t.Context()) != nil {
+	wait, err := k.reg.Ending(turn)
+	if err == nil {
+		err = k.reg.Finish(turn, nil)
+	}
+	if err == nil {
+		err = wait(w.c.t.Context())
+	}
+	if err != nil && chat.CodeOf(err) != chat.Conflict {
 		w.count(+1)
-		return
+		if chat.ReasonOf(err) == chat.OwnerChanged {
+			k.Reconnect()
+		}
+		return err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.assigned, turn)
+	return err
 }
 
 func (w *testWorker) count(n int) {
@@ -179,10 +198,20 @@ func (w *testWorker) turn(attempt int) (got chat.Assignment) {
 	return got
 }
 
+// awaitGiven waits until the worker was given a turn that many times.
+func (w *testWorker) awaitGiven(turn chat.TurnID, times int) {
+	w.c.t.Helper()
+	eventually(w.c.t, fmt.Sprint(times), func() string {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return fmt.Sprint(len(w.attempts[turn]))
+	})
+}
+
 var agentW = chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "w"}, Scopes: []chat.Scope{chat.ScopeAgent}, Agents: []string{"w"}}
 
 // ask creates a session of agent "w" in a partition, and sends it a message through node i.
-func (c *cell) ask(i, partition int, say string) chat.SessionID {
+func (c *testCluster) ask(i, partition int, say string) chat.SessionID {
 	c.t.Helper()
 	for n := 0; ; n++ {
 		id := chat.SessionID(fmt.Sprintf("w-%s-%d", say, n))
@@ -200,7 +229,7 @@ func (c *cell) ask(i, partition int, say string) chat.SessionID {
 }
 
 // workers counts the workers that a node lists.
-func (c *cell) workers(i int) string {
+func (c *testCluster) workers(i int) string {
 	n := 0
 	for _, info := range c.members[i].agents.List(chat.DefaultWorkspace, nil) {
 		n += info.Workers
@@ -209,12 +238,12 @@ func (c *cell) workers(i int) string {
 }
 
 // alive returns a node that runs.
-func (c *cell) alive() int {
+func (c *testCluster) alive() int {
 	return slices.IndexFunc(c.members[:], func(m *member) bool { return m.cancel != nil && !m.port.IsCut() })
 }
 
 // awaitText waits until a session has these messages on a node that runs, and its turn has ended.
-func (c *cell) awaitText(id chat.SessionID, want string) {
+func (c *testCluster) awaitText(id chat.SessionID, want string) {
 	c.t.Helper()
 	eventually(c.t, want+" done", func() string {
 		i := c.alive()
@@ -234,7 +263,7 @@ func (c *cell) awaitText(id chat.SessionID, want string) {
 // than slots.
 func TestWorkerGetsTurnsOfAllNodes(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	w := c.join(1, 2)
 	ids := map[chat.SessionID]string{}
 	for n := range 12 {
@@ -260,9 +289,8 @@ func TestWorkerGetsTurnsOfAllNodes(t *testing.T) {
 // than the owner.
 func TestWorkerOfAnotherNodeHearsOfItsTurn(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
-	w := c.join(1, 2)
-	w.hold.Store(true)
+	c := newCluster(t)
+	w := c.joinHolding(1, 2)
 	id := c.ask(2, 0, "first")
 	a := w.turn(1)
 	if _, err := c.members[2].sessions.Append(t.Context(), ada, id, []chat.Draft{text("second")}); err != nil {
@@ -294,9 +322,8 @@ func TestTurnOfAWorkerContinuesWithTheNextOwner(t *testing.T) {
 	for _, at := range []int{1, 2} { // one of them becomes the owner
 		t.Run(fmt.Sprint("node ", at), func(t *testing.T) {
 			t.Parallel()
-			c := newCell(t)
-			w := c.join(at, 1)
-			w.hold.Store(true)
+			c := newCluster(t)
+			w := c.joinHolding(at, 1)
 			id := c.ask(at, 0, "hello")
 			first := w.turn(1)
 			if owner := c.owner(id); owner != 0 {
@@ -313,12 +340,25 @@ func TestTurnOfAWorkerContinuesWithTheNextOwner(t *testing.T) {
 	}
 }
 
+// TestOnlyTheOwnerResumesTurns: a node that lost a session while it began to resume its turns must not take them from the next owner.
+func TestOnlyTheOwnerResumesTurns(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	w := c.joinHolding(1, 1)
+	id := c.ask(1, 0, "hello")
+	a := w.turn(1)
+	if _, _, err := c.members[2].sessions.ResumeTurn(t.Context(), a.TurnRef, "lost", false); chat.ReasonOf(err) != chat.OwnerChanged {
+		t.Errorf("a node that does not own the session: %v", err)
+	}
+	w.answer(a)
+	c.awaitText(id, "hello re hello")
+}
+
 // TestTurnOfAWorkerContinuesAfterAHandover: the worker is connected to the owner, which gives the partition away.
 func TestTurnOfAWorkerContinuesAfterAHandover(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
-	w := c.join(0, 1)
-	w.hold.Store(true)
+	c := newCluster(t)
+	w := c.joinHolding(0, 1)
 	id := c.ask(0, 0, "hello")
 	w.turn(1)
 	if err := c.members[0].HandOver(t.Context()); err != nil {
@@ -336,18 +376,13 @@ func TestTurnOfAWorkerContinuesAfterAHandover(t *testing.T) {
 // continues the turn in the same attempt.
 func TestWorkerKeepsItsTurnWhenItsNodeIsLost(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
-	w := c.join(1, 1)
-	w.hold.Store(true)
+	c := newCluster(t)
+	w := c.joinHolding(1, 1)
 	id := c.ask(0, 0, "hello")
 	first := w.turn(1)
 	c.stop(1)
 	w.connect(2)
-	eventually(t, "2", func() string {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return fmt.Sprint(len(w.attempts[first.Turn]))
-	})
+	w.awaitGiven(first.Turn, 2)
 	w.answer(w.turn(1))
 	c.awaitText(id, "hello re hello")
 	w.mu.Lock()
@@ -361,19 +396,14 @@ func TestWorkerKeepsItsTurnWhenItsNodeIsLost(t *testing.T) {
 // of its turn.
 func TestWorkerThatChangesItsNodeGetsNoMoreTurnsThanSlots(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
-	w := c.join(1, 1)
-	w.hold.Store(true)
+	c := newCluster(t)
+	w := c.joinHolding(1, 1)
 	first := c.ask(0, 2, "one")
 	a := w.turn(1)
 	others := []chat.SessionID{c.ask(0, 2, "two"), c.ask(0, 0, "three")}
 	c.stop(1)
 	w.connect(2)
-	eventually(t, "2", func() string {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return fmt.Sprint(len(w.attempts[a.Turn]))
-	})
+	w.awaitGiven(a.Turn, 2)
 	w.hold.Store(false)
 	w.answer(w.turn(1))
 	c.awaitText(first, "one re one")
@@ -390,7 +420,7 @@ func TestWorkerThatChangesItsNodeGetsNoMoreTurnsThanSlots(t *testing.T) {
 // are.
 func TestWorkerOfANodeThatIsCutOffIsNotCounted(t *testing.T) {
 	t.Parallel()
-	c := newCell(t)
+	c := newCluster(t)
 	c.join(1, 1)
 	workers := func() string { return c.workers(0) }
 	begun := time.Now()
@@ -401,4 +431,94 @@ func TestWorkerOfANodeThatIsCutOffIsNotCounted(t *testing.T) {
 	}
 	c.members[1].port.Cut(false)
 	eventually(t, "1", workers)
+}
+
+// testPeer is the pool of a node. A test can delay the messages of other nodes.
+type testPeer struct {
+	*agentpool.Pool
+	mu    sync.Mutex
+	heard string   // the last broadcast
+	holds bool     // requests wait
+	asked []func() // those that wait
+}
+
+func (p *testPeer) Asked(data []byte, reply func(answer []byte, err error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holds {
+		p.asked = append(p.asked, func() { p.Pool.Asked(data, reply) })
+		return
+	}
+	p.Pool.Asked(data, reply)
+}
+
+func (p *testPeer) Heard(data []byte) {
+	p.Pool.Heard(data)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = string(data)
+}
+
+// hold delays requests until it is called with false.
+func (p *testPeer) hold(holds bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds = holds
+	for _, deliver := range p.asked {
+		deliver()
+	}
+	p.asked = nil
+}
+
+// TestEndOfATurnReachesAFormerOwner: a worker reports the end of a turn to the owner that gave it. That node gets the report after
+// another one has taken the session over and has given the turn to the worker again. The worker reports the end to that one.
+func TestEndOfATurnReachesAFormerOwner(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	w := c.joinHolding(2, 1)
+	id := c.ask(2, 0, "hello")
+	a := w.turn(1)
+	former, next := c.members[0].peer, c.members[1].peer
+	eventually(t, "true", func() string { // the next owner knows who has the turn
+		next.mu.Lock()
+		defer next.mu.Unlock()
+		return fmt.Sprint(strings.Contains(next.heard, string(a.Turn)))
+	})
+	former.hold(true)
+	go w.answer(a)
+	eventually(t, "1", func() string {
+		former.mu.Lock()
+		defer former.mu.Unlock()
+		return fmt.Sprint(len(former.asked))
+	})
+	if err := c.members[0].HandOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitGiven(a.Turn, 2)
+	w.hold.Store(false)
+	former.hold(false)
+	c.awaitText(id, "hello re hello")
+}
+
+// TestEndOfATurnThatItsOwnerCouldNotStore: a worker reports the end of a turn to an owner that is cut off, and another node takes the
+// session over. The worker learns that the end is not stored, and reports it to the next owner.
+func TestEndOfATurnThatItsOwnerCouldNotStore(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	w := c.joinHolding(0, 1)
+	id := c.ask(0, 0, "hello")
+	a := w.turn(1)
+	c.members[0].port.Cut(true)
+	reported := make(chan error, 1)
+	go func() { reported <- w.finish(a.Turn) }()
+	eventually(t, "true", func() string { return fmt.Sprint(c.members[1].Owns(id) || c.members[2].Owns(id)) })
+	c.members[0].port.Cut(false)
+	if err := <-reported; chat.ReasonOf(err) != chat.OwnerChanged {
+		t.Fatal(err)
+	}
+	w.awaitGiven(a.Turn, 2)
+	if err := w.finish(a.Turn); err != nil {
+		t.Fatal(err)
+	}
+	c.awaitText(id, "hello")
 }

@@ -37,6 +37,7 @@ type member struct {
 	local    *artifact.Local
 	agents   *agentpool.Registry
 	pool     *agentpool.Pool
+	peer     *testPeer
 	runner   *agentpool.Runner
 
 	mu   sync.Mutex
@@ -46,8 +47,8 @@ type member struct {
 	failed func(error) // gets the error with which the node ends; nil means that it must not
 }
 
-// cell is the nodes of a test.
-type cell struct {
+// testCluster is the nodes of a test.
+type testCluster struct {
 	t       *testing.T
 	log     *clustertest.Log
 	net     *clustertest.Network
@@ -55,16 +56,16 @@ type cell struct {
 	change  func(*Options) // of each node that is started; may be nil
 }
 
-// newCell starts three nodes and waits until each partition has an owner.
-func newCell(t *testing.T) *cell {
+// newCluster starts three nodes and waits until each partition has an owner.
+func newCluster(t *testing.T) *testCluster {
 	t.Helper()
-	return newCellWith(t, nil)
+	return newClusterWith(t, nil)
 }
 
-// newCellWith is newCell with other options of the nodes.
-func newCellWith(t *testing.T, change func(*Options)) *cell {
+// newClusterWith is newCluster with other options of the nodes.
+func newClusterWith(t *testing.T, change func(*Options)) *testCluster {
 	t.Helper()
-	c := &cell{t: t, change: change, log: clustertest.New(1, partitions, clustertest.Faults{Delay: time.Millisecond}), net: clustertest.NewNetwork(ErrNoNode)}
+	c := &testCluster{t: t, change: change, log: clustertest.New(1, partitions, clustertest.Faults{Delay: time.Millisecond}), net: clustertest.NewNetwork(ErrNoNode)}
 	for i := range c.members {
 		c.start(i, t.TempDir())
 	}
@@ -73,7 +74,7 @@ func newCellWith(t *testing.T, change func(*Options)) *cell {
 }
 
 // start starts a node over a data folder.
-func (c *cell) start(i int, dir string) {
+func (c *testCluster) start(i int, dir string) {
 	c.t.Helper()
 	j, err := journal.Open(filepath.Join(dir, "store"), journal.Options{Sync: journal.SyncNever, MinFree: -1, MinFreePercent: -1})
 	if err != nil {
@@ -112,13 +113,13 @@ func (c *cell) start(i int, dir string) {
 	m.Node = New(opt)
 	m.pool = agentpool.NewPool(agentpool.PoolOptions{})
 	m.pool.Connect(m.Node)
-	m.SetPeer(m.pool)
+	m.peer = &testPeer{Pool: m.pool}
+	m.SetPeer(m.peer)
 	m.agents = agentpool.NewRegistry(m.pool)
 	m.runner = agentpool.NewRunner(m.agents, agentpool.Options{Grace: time.Millisecond, Wait: true})
-	m.sessions = session.New(m.Node.Journal(), m.Live(), session.Options{
-		Remote: m.Node, Artifacts: m.Files(), Observers: []session.Observer{{Committed: m.runner.Committed, Erased: m.runner.Erased}},
+	m.sessions = m.NewSessions(session.Options{
+		Artifacts: m.Files(), Observers: []session.Observer{{Committed: m.runner.Committed, Erased: m.runner.Erased}},
 	})
-	m.Attach(m.sessions)
 	m.runner.Attach(m.sessions)
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
@@ -146,7 +147,7 @@ func (c *cell) start(i int, dir string) {
 }
 
 // stop ends a node as a kill does: it answers nothing any more.
-func (c *cell) stop(i int) {
+func (c *testCluster) stop(i int) {
 	m := c.members[i]
 	if m.cancel == nil {
 		return
@@ -162,7 +163,7 @@ func (c *cell) stop(i int) {
 }
 
 // settle waits until each partition has one owner that all running nodes know.
-func (c *cell) settle() {
+func (c *testCluster) settle() {
 	c.t.Helper()
 	end := time.Now().Add(limit)
 	for p := range partitions {
@@ -192,7 +193,7 @@ func (c *cell) settle() {
 }
 
 // owner returns the number of the node that owns a session, as soon as there is one.
-func (c *cell) owner(id chat.SessionID) int {
+func (c *testCluster) owner(id chat.SessionID) int {
 	c.t.Helper()
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		for i, m := range c.members {
@@ -208,7 +209,7 @@ func (c *cell) owner(id chat.SessionID) int {
 var ada = chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "ada"}, Scopes: []chat.Scope{chat.ScopeUser, chat.ScopeAgent}}
 
 // session creates a session that node i does not own.
-func (c *cell) session(notOwner int) chat.SessionID {
+func (c *testCluster) session(notOwner int) chat.SessionID {
 	c.t.Helper()
 	for n := 0; ; n++ {
 		id := chat.SessionID(fmt.Sprintf("s-%d-%d", notOwner, n))
@@ -233,7 +234,7 @@ func (c *cell) session(notOwner int) chat.SessionID {
 func text(s string) chat.Draft { return chat.NewDraft(chat.UserMessage{Text: s}) }
 
 // texts returns the messages of a session as a node has them.
-func (c *cell) texts(i int, id chat.SessionID) string {
+func (c *testCluster) texts(i int, id chat.SessionID) string {
 	c.t.Helper()
 	var all []string
 	for e, err := range c.members[i].sessions.Events(c.t.Context(), ada, id, chat.Range{}) {

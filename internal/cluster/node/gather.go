@@ -1,0 +1,143 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/cluster"
+	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
+)
+
+// gatherTime is how long a new owner waits for the unfinished text of other nodes.
+const gatherTime = 3 * time.Second
+
+// textsPerAnswer is how many sessions an answer to msgTexts has.
+const textsPerAnswer = 2000
+
+// unfinishedText is how much a node has of the unfinished blocks of a session.
+type unfinishedText struct {
+	Session chat.SessionID       `json:"s"`
+	Bytes   map[chat.BlockID]int `json:"b"`
+}
+
+// gatherText gets the unfinished text that other nodes have and this one does not, before this node decides anything as the new
+// owner of a partition. Two nodes have what any reader was shown: the owner, and the node that has shown it or said that it is stored. A node
+// that has applied the claim at pos stores no more text of the owner before it. So the text is complete when all nodes but one have
+// answered.
+func (n *Node) gatherText(ctx context.Context, p *part, pos cluster.Pos) {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	defer cancel()
+	answered := make(chan struct{}, 1)
+	asked := map[string]bool{}
+	for missing := n.opt.Trim.Nodes - 2; missing > 0; {
+		for _, h := range p.get().Peers() {
+			if asked[h.Node] {
+				continue
+			}
+			asked[h.Node] = true
+			asking.Go(func() {
+				for n.gatherFrom(ctx, h.Node, p, pos) != nil {
+					if sleep.For(ctx, retryPause) != nil {
+						return
+					}
+				}
+				select {
+				case answered <- struct{}{}:
+				case <-ctx.Done():
+				}
+			})
+		}
+		select {
+		case <-answered:
+			missing--
+		case <-time.After(retryPause): // another node may be heard by now
+		case <-ctx.Done():
+			n.log.Warn("too few nodes said what unfinished text they have; readers may see the last words of an answer again", "partition", p.number)
+			return
+		}
+	}
+}
+
+func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster.Pos) error {
+	for after := chat.SessionID(""); ; {
+		b, err := n.ask(ctx, node, p, message{msgTexts, append(binary.BigEndian.AppendUint64(nil, uint64(pos)), after...)})
+		var list []unfinishedText
+		if err == nil {
+			err = json.Unmarshal(b, &list)
+		}
+		if err != nil {
+			return err
+		}
+		for _, t := range list {
+			after = t.Session
+			if n.hasText(&t) {
+				continue
+			}
+			b, err := n.ask(ctx, node, p, message{msgText, []byte(t.Session)})
+			if err != nil {
+				return err
+			}
+			pieces, err := readBlocks(b)
+			if err != nil {
+				return err
+			}
+			p.show.Lock()
+			if !p.status().Owns { // not if this node has begun without the rest of this answer
+				n.storePreviews(context.WithoutCancel(ctx), []core.SessionPieces{{Session: t.Session, Pieces: pieces}})
+			}
+			p.show.Unlock()
+		}
+		if len(list) < textsPerAnswer {
+			return nil
+		}
+	}
+}
+
+// hasText reports whether this node has as much of all blocks.
+func (n *Node) hasText(t *unfinishedText) bool {
+	have := map[chat.BlockID]int{}
+	for _, b := range n.opt.Hub.Blocks(t.Session) {
+		have[b.ID] = len(b.Text)
+	}
+	for id, bytes := range t.Bytes {
+		if bytes > have[id] {
+			return false
+		}
+	}
+	return true
+}
+
+// texts answers msgTexts: the unfinished text of the sessions of a partition whose ids come after another one, when this node has
+// applied a position.
+func (n *Node) texts(ctx context.Context, p *part, pos cluster.Pos, after chat.SessionID) ([]byte, error) {
+	if err := p.get().Reached(ctx, pos); err != nil {
+		return nil, err
+	}
+	p.show.Lock() // text of the owner before that is being stored now is part of the answer
+	defer p.show.Unlock()
+	var ids []chat.SessionID
+	for _, id := range n.opt.Hub.Unfinished() {
+		if id > after && n.Partition(id) == p.number {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	ids = ids[:min(len(ids), textsPerAnswer)]
+	list := make([]unfinishedText, 0, len(ids))
+	for _, id := range ids {
+		t := unfinishedText{id, map[chat.BlockID]int{}}
+		for _, b := range n.opt.Hub.Blocks(id) {
+			t.Bytes[b.ID] = len(b.Text)
+		}
+		list = append(list, t)
+	}
+	return json.Marshal(list)
+}

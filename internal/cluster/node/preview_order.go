@@ -1,0 +1,110 @@
+package node
+
+import (
+	"sync"
+	"time"
+)
+
+// previewLate is how long an event waits for text that was written before it. The text is sent before the event is stored, so
+// it is usually late because its message is lost.
+const previewLate = 100 * time.Millisecond
+
+// previewOrder keeps events behind the unfinished text that was written before them, on nodes that get both from the owner: the
+// text beside the log, the events through it. So all nodes show a session in the same order, also texts that are written at
+// the same time, and a client that counts what it was shown can resume at any node.
+type previewOrder struct {
+	late time.Duration // how long an event waits
+
+	mu      sync.Mutex
+	epoch   uint64        // of the rest
+	last    uint64        // the last message that the owner sent, or that another node has shown
+	lost    bool          // a message was late, and no later one has come
+	changed chan struct{} // closed when last changes; nil if nobody waits
+}
+
+// begin forgets an earlier epoch. It returns false if there is a later one. The caller holds mu.
+func (o *previewOrder) begin(epoch uint64) bool {
+	if epoch > o.epoch {
+		o.epoch, o.last, o.lost = epoch, 0, false
+	}
+	return epoch == o.epoch
+}
+
+// sendPreviews numbers a message of the owner and sends it. need is how many other nodes have to store it. It returns nil if there
+// is a later owner.
+func (p *part) sendPreviews(m *sentPreviews, t Transport, need int) *sentText {
+	o := &p.order
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.begin(m.epoch) {
+		return nil
+	}
+	o.last++
+	m.number = o.last
+	sent := &sentText{epoch: m.epoch, number: m.number, data: m.append(nil), need: need, enough: make(chan struct{})}
+	if need == 0 {
+		close(sent.enough)
+	} else {
+		p.sent.add(sent) // before it is sent: the answer may come at once
+	}
+	t.Broadcast(sent.data)
+	return sent
+}
+
+// sent returns the number of the last message that the owner sent in an epoch.
+func (o *previewOrder) sent(epoch uint64) uint64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.epoch != epoch {
+		return 0
+	}
+	return o.last
+}
+
+// reached is called when the messages of an epoch up to a number are shown or lost.
+func (o *previewOrder) reached(epoch, number uint64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.begin(epoch) {
+		return
+	}
+	o.lost = false
+	if number > o.last {
+		o.last = number
+		if o.changed != nil {
+			close(o.changed)
+			o.changed = nil
+		}
+	}
+}
+
+// wait waits until the messages of an epoch up to a number are shown. A message that is late counts as lost; then nothing is
+// waited for until the next one comes, so that a node that catches up with the log does not wait for text that was sent
+// while it was away.
+func (o *previewOrder) wait(epoch, number uint64) {
+	var timer *time.Timer
+	for {
+		o.mu.Lock()
+		if !o.begin(epoch) || o.last >= number || o.lost {
+			o.mu.Unlock()
+			return
+		}
+		if o.changed == nil {
+			o.changed = make(chan struct{})
+		}
+		changed := o.changed
+		o.mu.Unlock()
+		if timer == nil {
+			timer = time.NewTimer(o.late)
+			defer timer.Stop()
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			o.mu.Lock()
+			o.lost = true
+			o.mu.Unlock()
+			return
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package node
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/parley-hq/parley/internal/fields"
+	"github.com/parley-hq/parley/internal/session"
+)
+
+// The owner shows text when enough other nodes have stored it, so that a majority has everything that any reader was shown. A node
+// that stores a message tells the owner; the owner sends a message again until it knows. An owner that is cut off shows nothing
+// that the next owner will not have, see gatherText.
+
+// storedMessages is the numbers of the messages that a node has stored, as it tells them to the owner.
+type storedMessages struct {
+	partition   int
+	epoch       uint64
+	first, last uint64
+	node        string
+}
+
+func (s *storedMessages) append(b []byte) []byte {
+	b = append(b, msgStored)
+	for _, n := range []uint64{uint64(s.partition), s.epoch, s.first, s.last} {
+		b = fields.AppendNumber(b, n)
+	}
+	return fields.AppendBytes(b, s.node)
+}
+
+// readStored decodes a message without its first byte.
+func readStored(b []byte) (s storedMessages, ok bool) {
+	r := fields.NewReader(b)
+	s.partition = int(r.Number(math.MaxInt))
+	s.epoch, s.first, s.last = r.Number(math.MaxUint64), r.Number(math.MaxUint64), r.Number(math.MaxUint64)
+	s.node = string(r.Bytes(len(b)))
+	return s, r.Done()
+}
+
+// sentTexts are the messages of an owner that too few nodes have stored.
+type sentTexts struct {
+	mu      sync.Mutex
+	waiting []*sentText // in the order of their numbers
+}
+
+// sentText is one of them.
+type sentText struct {
+	epoch, number uint64
+	data          []byte        // the message
+	need          int           // how many other nodes have to store it; with the owner they are a majority
+	nodes         []string      // that have stored it
+	enough        chan struct{} // closed when enough have
+}
+
+func (s *sentTexts) add(t *sentText) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = append(s.waiting, t)
+}
+
+func (s *sentTexts) remove(t *sentText) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.waiting, t); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+}
+
+// stored counts a node for the messages that it has stored.
+func (s *sentTexts) stored(of *storedMessages) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *sentText) bool {
+		if t.epoch != of.epoch || t.number < of.first || t.number > of.last || slices.Contains(t.nodes, of.node) {
+			return false
+		}
+		t.nodes = append(t.nodes, of.node)
+		if len(t.nodes) < t.need {
+			return false
+		}
+		close(t.enough)
+		return true
+	})
+}
+
+// sendAgain is the time after which a message is sent again for the first time. It doubles up to maxSendAgain.
+const (
+	sendAgain    = 100 * time.Millisecond
+	maxSendAgain = time.Second
+)
+
+// waitStored waits until enough nodes have stored a message that was sent. It fails if another node has become the owner.
+func (n *Node) waitStored(p *part, t *sentText, transport Transport) error {
+	select {
+	case <-t.enough:
+		return nil
+	default:
+	}
+	pause := sendAgain
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		select {
+		case <-t.enough:
+			return nil
+		case <-timer.C:
+		}
+		if st := p.status(); !st.Owns || st.Copy.Epoch != t.epoch {
+			p.sent.remove(t)
+			return session.ErrOwnerChanged
+		}
+		n.metrics.resent.Inc()
+		transport.Broadcast(t.data)
+		pause = min(2*pause, maxSendAgain)
+		timer.Reset(pause)
+	}
+}

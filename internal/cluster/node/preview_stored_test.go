@@ -1,0 +1,167 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/parley-hq/parley/chat"
+)
+
+func piece(offset int, text string) []chat.Preview {
+	return []chat.Preview{{Block: "b", Offset: offset, Text: text, Kind: chat.TextBlock}}
+}
+
+// A reader keeps what it was shown. So an owner that is cut off must not show text that the next owner does not have.
+func TestAnOwnerThatIsCutOffShowsNoText(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	id := c.session(0)
+	old := c.owner(id)
+	seen := c.follow(t.Context(), old, id)
+	if err := c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "first ")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "…first ", seen)
+	c.members[old].port.Cut(true)
+	refused := make(chan error, 1)
+	go func() { refused <- c.members[old].sessions.Preview(t.Context(), ada, id, piece(6, "of nobody")) }()
+	if err := c.members[(old+1)%3].sessions.Preview(t.Context(), ada, id, piece(6, "of the next owner")); err != nil {
+		t.Fatal(err)
+	}
+	if got := seen(); got != "…first " {
+		t.Errorf("the reader of the node that is cut off sees %q", got)
+	}
+	c.members[old].port.Cut(false)
+	if err := <-refused; chat.ReasonOf(err) != chat.OwnerChanged {
+		t.Errorf("the text that no reader has seen: %v", err)
+	}
+	// The node gets what it missed with the next piece.
+	if err := c.members[(old+1)%3].sessions.Preview(t.Context(), ada, id, piece(23, ".")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "…first of the next owner.", seen)
+}
+
+// One of two other nodes misses all text. It becomes the owner, and has the text of the third one.
+func TestANewOwnerHasTheTextOfTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	var barred atomic.Int64
+	barred.Store(-1)
+	c := newClusterWith(t, func(o *Options) {
+		name := o.Name
+		o.MayOwn = func() error {
+			if name == fmt.Sprint("n", barred.Load()) {
+				return errors.New("another node is to be the next owner")
+			}
+			return nil
+		}
+	})
+	id := c.session(0)
+	old := c.owner(id)
+	next, third := (old+1)%3, (old+2)%3
+	barred.Store(int64(third))
+	c.members[next].port.Misses = func([]byte) bool { return true }
+	reading, leave := context.WithCancel(t.Context())
+	seen := c.follow(reading, old, id)
+	text := ""
+	for n := range 20 {
+		one := fmt.Sprint(n, " ")
+		if err := c.members[old].sessions.Preview(t.Context(), ada, id, piece(len(text), one)); err != nil {
+			t.Fatal(err)
+		}
+		text += one
+	}
+	eventually(t, "…"+text, seen)
+	// An event that does not finish the block: its position is behind that of the text.
+	if _, err := c.members[old].sessions.Append(t.Context(), ada, id, []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "meanwhile"})}); err != nil {
+		t.Fatal(err)
+	}
+	if blocks := c.members[next].hub.Blocks(id); len(blocks) > 0 {
+		t.Fatalf("the next owner has %q already", blocks[0].Text)
+	}
+	leave()
+	c.stop(old)
+	eventually(t, fmt.Sprint(next), func() string { return fmt.Sprint(c.owner(id)) })
+	if blocks := c.members[next].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != text {
+		t.Errorf("the next owner has %v, readers were shown %q", blocks, text)
+	}
+}
+
+// Two of four other nodes have to store a message, so that a majority of five has it.
+func TestTextIsStoredByAMajority(t *testing.T) {
+	var s sentTexts
+	texts := make([]*sentText, 4)
+	for i := range texts {
+		texts[i] = &sentText{epoch: 3, number: uint64(i + 1), need: 2, enough: make(chan struct{})}
+		s.add(texts[i])
+	}
+	enough := func() (all string) {
+		for _, t := range texts {
+			select {
+			case <-t.enough:
+				all += "y"
+			default:
+				all += "n"
+			}
+		}
+		return all
+	}
+	for _, step := range []struct {
+		stored storedMessages
+		want   string
+	}{
+		{storedMessages{epoch: 3, first: 1, last: 3, node: "a"}, "nnnn"},
+		{storedMessages{epoch: 3, first: 1, last: 3, node: "a"}, "nnnn"}, // the same node again
+		{storedMessages{epoch: 2, first: 1, last: 4, node: "b"}, "nnnn"}, // of the owner before
+		{storedMessages{epoch: 3, first: 2, last: 2, node: "b"}, "nynn"},
+		{storedMessages{epoch: 3, first: 2, last: 9, node: "c"}, "nyyn"},
+		{storedMessages{epoch: 3, first: 1, last: 4, node: "d"}, "yyyy"},
+	} {
+		encoded := step.stored.append(nil)
+		got, ok := readStored(encoded[1:])
+		if !ok || got != step.stored {
+			t.Fatalf("%+v is read as %+v", step.stored, got)
+		}
+		if s.stored(&got); enough() != step.want {
+			t.Errorf("after %+v: %s, want %s", step.stored, enough(), step.want)
+		}
+	}
+	if len(s.waiting) > 0 {
+		t.Errorf("%d messages wait for nothing", len(s.waiting))
+	}
+}
+
+// A reader that was shown text at one node resumes by position at another one, which has missed the text.
+func TestReaderByPositionWaitsForTextOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	id := c.session(0)
+	old := c.owner(id)
+	behind := (old + 1) % 3
+	c.members[behind].port.Misses = func([]byte) bool { return true }
+	if err := c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "text")); err != nil {
+		t.Fatal(err)
+	}
+	ends := c.members[old].hub.Blocks(id)[0].Ends
+	at := ends[len(ends)-1].At
+	if blocks := c.members[behind].hub.Blocks(id); len(blocks) > 0 {
+		t.Fatalf("the node has %q already", blocks[0].Text)
+	}
+	if _, err := c.members[behind].sessions.GetAtPosition(t.Context(), ada, id, at); err != nil {
+		t.Fatal(err)
+	}
+	if blocks := c.members[behind].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != "text" {
+		t.Errorf("the node has %v, the reader was shown %q", blocks, "text")
+	}
+	// A node that is cut off has what it was sent, and does not know whether there is more.
+	c.members[behind].port.Cut(true)
+	if _, err := c.members[behind].sessions.GetAtPosition(t.Context(), ada, id, at); err != nil {
+		t.Errorf("a position that the node has: %v", err)
+	}
+	if _, err := c.members[behind].sessions.GetAtPosition(t.Context(), ada, id, at+1); chat.CodeOf(err) != chat.Unavailable {
+		t.Errorf("a position that the node does not have: %v", err)
+	}
+}
