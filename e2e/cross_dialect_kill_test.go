@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/internal/dialecttest"
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
@@ -30,8 +31,7 @@ type lettaReader struct {
 func (s *sharedSession) sendLetta(t *testing.T, text string) *lettaReader {
 	t.Helper()
 	// With the otid every repetition is the same message.
-	first := `{"messages":[{"role":"user","content":` + quoted(text) + `,"otid":"letta-1"}],"streaming":true,"stream_tokens":true,"background":true}`
-	return s.followLetta(t, &lettaReader{done: make(chan struct{})}, first)
+	return s.followLetta(t, &lettaReader{done: make(chan struct{})}, dialecttest.LettaMessage(text, "letta-1"))
 }
 
 // joinLetta follows the running run from its start.
@@ -92,13 +92,7 @@ func (l *lettaReader) once(ctx context.Context, url, body string) bool {
 			}
 			continue
 		}
-		var f struct {
-			Type    string `json:"message_type"`
-			Run     string `json:"run_id"`
-			At      int64  `json:"seq_id"`
-			Content string `json:"content"`
-			Stop    string `json:"stop_reason"`
-		}
+		var f dialecttest.LettaFrame
 		if json.Unmarshal([]byte(data), &f) != nil {
 			continue
 		}
@@ -236,17 +230,17 @@ func TestEveryDialectResumesAfterAKill(t *testing.T) {
 	for _, p := range pages {
 		last, _ := p.end(t)
 		if got := pageText(p); got != want || last.Type != "finish" && last.Type != "RUN_FINISHED" {
-			t.Errorf("%s ended as %s with %d bytes of %d: %d %s", p.name, last.raw, len(got), len(want), p.status, p.body)
+			t.Errorf("%s ended as %s with %d bytes of %d: %d %s", p.name, last.Raw, len(got), len(want), p.status, p.body)
 		}
 	}
 	compare(t, "agui's list", s.aguiList(), said)
 	compare(t, "aisdk's list", s.aisdkList(), said)
-	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == vertesiaIdle })
+	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == dialecttest.VertesiaIdle })
 	messages, _ := stream.all()
 	compare(t, "vertesia's stream", messagesInVertesia(messages), said)
 	chunks := ""
 	for _, m := range messages {
-		if m.Type == vertesiaChunk {
+		if m.Type == dialecttest.VertesiaChunk {
 			chunks += m.Text
 		}
 	}

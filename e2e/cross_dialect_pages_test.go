@@ -21,18 +21,18 @@ func (s *sharedSession) openQuestion(t *testing.T, dialect, kind string) questio
 	if dialect == "agui" {
 		last, err := pages[1].end(t)
 		if err != nil || last.Outcome.Type != "interrupt" || len(last.Outcome.Interrupts) != 1 {
-			t.Fatalf("agui: %v %s", err, last.raw)
+			t.Fatalf("agui: %v %s", err, last.Raw)
 		}
 		id = last.Outcome.Interrupts[0].ID
 	} else {
 		last, err := pages[0].end(t)
 		if err != nil || last.Type != "finish" || last.Reason != "tool-calls" || !pages[0].done {
-			t.Fatalf("aisdk: %v %s", err, last.raw)
+			t.Fatalf("aisdk: %v %s", err, last.Raw)
 		}
-		q.turn = field(t, pages[0].frames[0].raw, "messageId")
+		q.turn = field(t, pages[0].frames[0].Raw, "messageId")
 		id = pages[0].find(func(f pageFrame) bool { return f.Type == "tool-input-available" }).Call
 		if f := pages[0].find(func(f pageFrame) bool { return f.Type == "tool-approval-request" }); f != nil {
-			id = field(t, f.raw, "approvalId")
+			id = field(t, f.Raw, "approvalId")
 		}
 	}
 	q.request, q.call, _ = strings.Cut(id, "/")
@@ -60,7 +60,7 @@ func TestAskerContinuesAfterAnAnswerElsewhere(t *testing.T) {
 				c, _ := answerCall(answerer, s.openQuestion(t, answerer, want.kind), true)
 				p := s.openPage(t, c)
 				if last, err := p.end(t); err != nil || p.status != 200 || !strings.HasSuffix(pageText(p), want.answer) {
-					t.Errorf("%s: the rest of the turn is %d %q, %s %v", what, p.status, pageText(p), last.raw, err)
+					t.Errorf("%s: the rest of the turn is %d %q, %s %v", what, p.status, pageText(p), last.Raw, err)
 				}
 			}
 			turns++
@@ -80,7 +80,7 @@ func TestAskerContinuesAfterAnAnswerElsewhere(t *testing.T) {
 				c, _ := answerCall(asker, q, true)
 				p := s.openPage(t, c)
 				if last, err := p.end(t); err != nil || p.status != 200 || !strings.HasSuffix(pageText(p), want.answer) {
-					t.Errorf("%s: the asker gets %d %q, %s %v", what, p.status, pageText(p), last.raw, err)
+					t.Errorf("%s: the asker gets %d %q, %s %v", what, p.status, pageText(p), last.Raw, err)
 				}
 				if p.find(func(f pageFrame) bool { return f.Name == "parley.answered" }) != nil {
 					t.Errorf("%s: the asker is told of another answer, but it is the same", what)
@@ -138,14 +138,14 @@ func TestShutdownBreaksPageStreams(t *testing.T) {
 	for _, p := range pages {
 		// The error is an unexpected end, or a chunk that cannot be read.
 		if last, err := p.end(t); err == nil || p.done || last.Type == "finish" || last.Type == "RUN_FINISHED" || last.Type == "RUN_ERROR" {
-			t.Errorf("%s ends with %v after %s", p.name, err, last.raw)
+			t.Errorf("%s ends with %v after %s", p.name, err, last.Raw)
 		}
 	}
 	s.process = serveAt(t, s.addr, data, "--nats", s.bus)
 	aisdk, agui := pages[0], pages[2]
 	rest := []*pageStream{
 		s.openPage(t, call{path: fmt.Sprintf("/api/chat/%s/stream?startIndex=%d", aisdk.header.Get("X-Workflow-Run-Id"), len(aisdk.frames))}),
-		s.openPage(t, call{method: "POST", path: "/ag-ui/default", body: aguiRun("shared", `[]`, `[]`), header: map[string]string{"Last-Event-ID": agui.frames[len(agui.frames)-1].id}}),
+		s.openPage(t, call{method: "POST", path: "/ag-ui/default", body: aguiRun("shared", `[]`, `[]`), header: map[string]string{"Last-Event-ID": agui.frames[len(agui.frames)-1].ID}}),
 	}
 	var want []string
 	for i := range 120 {
@@ -154,7 +154,7 @@ func TestShutdownBreaksPageStreams(t *testing.T) {
 	for i, before := range []*pageStream{aisdk, agui} {
 		last, err := rest[i].end(t)
 		if got := pageText(before) + pageText(rest[i]); got != strings.Join(want, " ") || err != nil || last.Type != "finish" && last.Type != "RUN_FINISHED" {
-			t.Errorf("%s: %d bytes, %v after %s", rest[i].name, len(got), err, last.raw)
+			t.Errorf("%s: %d bytes, %v after %s", rest[i].name, len(got), err, last.Raw)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialecttest"
 )
 
 // question is an open prompt.
@@ -154,7 +155,7 @@ func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 				}
 				q := questionOf(t, e, want.kind)
 				q.parent = s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_interaction_message" }).Parent
-				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == vertesiaRequest })
+				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == dialecttest.VertesiaRequest })
 				s.answer(answerer, q, false)
 				if _, err := native.until(ctx, nth("turn.completed", turns)); err != nil {
 					t.Fatal(what, err)
@@ -165,7 +166,7 @@ func TestPromptIsAnsweredOnceAcrossDialects(t *testing.T) {
 				if got := said[len(said)-1]; got != line("agent", want.answer) {
 					t.Errorf("%s: %s", what, got)
 				}
-				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == vertesiaAnswer && m.Text == want.answer })
+				stream.until(t, len(before), func(m vertesiaMessage) bool { return m.Type == dialecttest.VertesiaAnswer && m.Text == want.answer })
 				s.nemo.until(t, from, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
 				if step != 1 {
 					continue

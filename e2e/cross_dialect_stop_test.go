@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialecttest"
 )
 
 // TestOneTurnIsReadInEveryDialectAtOnce: readers of all dialects see the same text of one turn while it is written.
@@ -30,7 +31,7 @@ func readInEveryDialect(t *testing.T, s *sharedSession) {
 		p.pieces(t, 5)
 	}
 	s.nemo.until(t, 0, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "in_progress" })
-	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == vertesiaChunk })
+	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == dialecttest.VertesiaChunk })
 	if n := count(native, "turn.completed"); n != 0 {
 		t.Fatal("the turn was over before all readers had a part of it")
 	}
@@ -45,13 +46,13 @@ func readInEveryDialect(t *testing.T, s *sharedSession) {
 	for _, p := range pages {
 		last, err := p.end(t)
 		if got, n := p.words(); got != want || n < 50 || err != nil {
-			t.Errorf("%s has %d pieces, %q, and ends with %s, %v", p.name, n, clip(got), last.raw, err)
+			t.Errorf("%s has %d pieces, %q, and ends with %s, %v", p.name, n, clip(got), last.Raw, err)
 		}
 		if strings.Contains(p.name, "/api/chat") && (last.Type != "finish" || last.Reason != "stop" || !p.done) {
-			t.Errorf("%s ends with %s", p.name, last.raw)
+			t.Errorf("%s ends with %s", p.name, last.Raw)
 		}
 		if !strings.Contains(p.name, "/api/chat") && (last.Type != "RUN_FINISHED" || last.Outcome.Type != "success") {
-			t.Errorf("%s ends with %s", p.name, last.raw)
+			t.Errorf("%s ends with %s", p.name, last.Raw)
 		}
 	}
 	<-letta.done
@@ -60,7 +61,7 @@ func readInEveryDialect(t *testing.T, s *sharedSession) {
 	}
 	s.nemo.until(t, 0, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
 	compare(t, "nemo", s.nemo.answers(), []string{want})
-	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == vertesiaAnswer && m.Text == want })
+	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == dialecttest.VertesiaAnswer && m.Text == want })
 	waitFor(t, func() bool { return slices.Contains(messagesIn(wire.list()), line("agent", want)) }, "x1 lacks the text")
 	wire.mu.Lock()
 	defer wire.mu.Unlock()
@@ -145,10 +146,10 @@ func stopInEveryDialect(t *testing.T, s *sharedSession) {
 			}
 			if strings.Contains(p.name, "/api/chat") {
 				if p.find(func(f pageFrame) bool { return f.Type == "abort" }) == nil || last.Type != "finish" || last.Reason != "other" || !p.done {
-					t.Errorf("%s: %s ends with %s", what, p.name, last.raw)
+					t.Errorf("%s: %s ends with %s", what, p.name, last.Raw)
 				}
 			} else if p.find(func(f pageFrame) bool { return f.Type == "RUN_FINISHED" && f.Outcome.Type == "cancelled" }) == nil {
-				t.Errorf("%s: %s ends with %s", what, p.name, last.raw)
+				t.Errorf("%s: %s ends with %s", what, p.name, last.Raw)
 			}
 		}
 		<-letta.done
@@ -158,7 +159,7 @@ func stopInEveryDialect(t *testing.T, s *sharedSession) {
 		waitFor(t, func() bool {
 			return slices.ContainsFunc(wire.list(), func(x chat.Event) bool { return x.Seq == e.Seq && x.Type == "turn.completed" })
 		}, what+": x1 lacks the end")
-		stream.until(t, len(messages), func(m vertesiaMessage) bool { return m.Type == vertesiaIdle })
+		stream.until(t, len(messages), func(m vertesiaMessage) bool { return m.Type == dialecttest.VertesiaIdle })
 		if stop == "nemo" {
 			s.nemo.until(t, 0, func(nemoFrame) bool { return slices.Contains(s.nemo.answers(), "You said: instead") })
 		} else {

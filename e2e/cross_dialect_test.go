@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parley-hq/parley/internal/dialecttest"
 )
 
 // TestEveryDialectShowsTheSameMessages: a message sent in one dialect appears in all
@@ -118,13 +120,15 @@ func TestEveryDialectShowsWorkstreams(t *testing.T) {
 		if start.Conversation != "shared" {
 			t.Errorf("nemo: %+v", start)
 		}
-		stream.until(t, 0, func(m vertesiaMessage) bool { return m.Line == name && m.Type == vertesiaComplete })
+		stream.until(t, 0, func(m vertesiaMessage) bool { return m.Line == name && m.Type == dialecttest.VertesiaComplete })
 	}
-	stream.until(t, 0, func(m vertesiaMessage) bool { return m.Type == vertesiaIdle && (m.Line == "" || m.Line == "main") })
+	stream.until(t, 0, func(m vertesiaMessage) bool {
+		return m.Type == dialecttest.VertesiaIdle && (m.Line == "" || m.Line == "main")
+	})
 	s.nemo.until(t, 0, func(f nemoFrame) bool { return f.Type == "system_response_message" && f.Status == "complete" })
 	messages, _ := stream.all()
 	for _, m := range messages {
-		if (m.Line == "" || m.Line == "main") && m.Type == vertesiaComplete {
+		if (m.Line == "" || m.Line == "main") && m.Type == dialecttest.VertesiaComplete {
 			t.Errorf("the run was reported complete: %+v", m)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/internal/dialecttest"
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
@@ -30,20 +31,7 @@ type nemoClient struct {
 }
 
 type nemoFrame struct {
-	Type         string `json:"type"`
-	ID           string `json:"id"`
-	Parent       string `json:"parent_id"`
-	Conversation string `json:"conversation_id"`
-	Status       string `json:"status"`
-	Content      struct {
-		Text      *string         `json:"text"`
-		Name      string          `json:"name"`
-		Payload   string          `json:"payload"`
-		Code      string          `json:"code"`
-		Details   string          `json:"details"`
-		InputType string          `json:"input_type"`
-		Options   json.RawMessage `json:"options"`
-	} `json:"content"`
+	dialecttest.NemoFrame
 	connection int // the number of the connection on which it arrived
 }
 
@@ -126,34 +114,25 @@ func (n *nemoClient) write(t testing.TB, frame string) {
 func (n *nemoClient) sendMessage(t testing.TB, conversation, text string) {
 	t.Helper()
 	n.sent++
-	n.write(t, fmt.Sprintf(`{"type":"user_message","schema_type":"chat_stream","id":"m-%d","conversation_id":%q,"content":{"messages":[{"role":"user","content":[{"type":"text","text":%s}]}]}}`, n.sent, conversation, quoted(text)))
+	n.write(t, dialecttest.NemoMessage(conversation, fmt.Sprint("m-", n.sent), text))
 }
 
 func (n *nemoClient) reply(t testing.TB, conversation, parent, text string) {
 	t.Helper()
 	n.sent++
-	n.write(t, fmt.Sprintf(`{"type":"user_interaction_message","id":"a-%d","conversation_id":%q,"thread_id":"default","parent_id":%q,"content":{"messages":[{"role":"user","content":[{"type":"text","text":%s}]}]}}`, n.sent, conversation, parent, quoted(text)))
+	n.write(t, dialecttest.NemoAnswer(conversation, fmt.Sprint("a-", n.sent), parent, text))
 }
 
 // until waits for a frame that matches and is not among the first from frames.
 func (n *nemoClient) until(t testing.TB, from int, match func(nemoFrame) bool) nemoFrame {
 	t.Helper()
-	late := time.After(60 * time.Second)
-	for {
-		n.mu.Lock()
-		frames, changed := n.frames, n.changed
-		n.mu.Unlock()
-		for ; from < len(frames); from++ {
-			if match(frames[from]) {
-				return frames[from]
-			}
-		}
-		select {
-		case <-changed:
-		case <-late:
-			t.Fatalf("no such frame; the last were %+v", frames[max(0, len(frames)-4):])
-		}
-	}
+	return awaitMatch(t, from, n.all, match)
+}
+
+func (n *nemoClient) all() ([]nemoFrame, chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.frames, n.changed
 }
 
 // count returns the number of frames.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/internal/dialecttest"
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
@@ -26,12 +27,12 @@ func newID(prefix string) string { return fmt.Sprint("page-", prefix, "-", lastI
 
 // aguiRun is the body of an AG-UI run.
 func aguiRun(thread, messages, resume string) string {
-	return `{"protocolVersion":"1.0","threadId":` + quoted(thread) + `,"runId":"` + newID("r") + `","state":{},"messages":` + messages + `,"tools":[],"context":[],"resume":` + resume + `}`
+	return dialecttest.AGUIRun(thread, newID("r"), messages, resume)
 }
 
 // aguiSend is the body of an AG-UI run that sends a message.
 func aguiSend(thread, text string) string {
-	return aguiRun(thread, `[{"id":"`+newID("m")+`","role":"user","content":`+quoted(text)+`}]`, `[]`)
+	return dialecttest.AGUIMessage(thread, newID("m"), text)
 }
 
 // aguiAnswer is the body of an AG-UI run that answers a prompt of the shared session.
@@ -40,7 +41,7 @@ func aguiAnswer(q question, payload string) string {
 	if q.kind == "approve" {
 		id += "/" + q.call
 	}
-	return aguiRun("shared", `[]`, `[{"interruptId":`+quoted(id)+`,"status":"resolved","payload":`+payload+`}]`)
+	return dialecttest.AGUIAnswer("shared", newID("r"), id, payload)
 }
 
 // aguiList returns AG-UI's list of messages.
@@ -65,7 +66,7 @@ func (s *sharedSession) aguiList() (list []string) {
 
 // aisdkSend is the body of a request of the AI SDK that sends a message.
 func aisdkSend(chatID, text string) string {
-	return `{"id":` + quoted(chatID) + `,"trigger":"submit-message","messages":[{"id":"` + newID("m") + `","role":"user","parts":[{"type":"text","text":` + quoted(text) + `}]}]}`
+	return dialecttest.AISDKMessage(chatID, newID("m"), text)
 }
 
 // aisdkAnswer is the body of a request of the AI SDK that answers a prompt of the shared session.
@@ -85,7 +86,7 @@ func aisdkAnswer(q question, yes bool) string {
 		part = fmt.Sprintf(`{"type":"dynamic-tool","toolName":"permission","toolCallId":%q,"state":"approval-responded","input":{},"approval":{"id":%q,"approved":%t}}`,
 			q.request, q.request+"/"+q.request, yes)
 	}
-	return fmt.Sprintf(`{"id":"shared","trigger":"submit-message","messageId":%q,"messages":[{"id":%q,"role":"assistant","parts":[{"type":"step-start"},%s]}]}`, q.turn, q.turn, part)
+	return dialecttest.AISDKPart("shared", q.turn, part)
 }
 
 // aisdkList returns the list of messages of the AI SDK.
@@ -110,24 +111,7 @@ func (s *sharedSession) aisdkList() (list []string) {
 }
 
 // pageFrame is a chunk of the AI SDK or an event of AG-UI.
-type pageFrame struct {
-	Type   string `json:"type"`
-	Delta  string `json:"delta"`
-	Call   string `json:"toolCallId"`
-	Reason string `json:"finishReason"`
-	Name   string `json:"name"`
-	Error  string `json:"errorText"`
-
-	Outcome struct {
-		Type       string `json:"type"`
-		Interrupts []struct {
-			ID string `json:"id"`
-		} `json:"interrupts"`
-	} `json:"outcome"`
-
-	id  string // of the SSE event
-	raw string
-}
+type pageFrame = dialecttest.PageFrame
 
 // pageStream is the response to a request of a page, which is read in the background.
 type pageStream struct {
@@ -173,7 +157,7 @@ func (s *pageStream) read(res *http.Response) {
 		case ok && data == "[DONE]":
 			s.done = true
 		case ok && err == nil:
-			f := pageFrame{id: id, raw: data}
+			f := pageFrame{ID: id, Raw: data}
 			if bad := json.Unmarshal([]byte(data), &f); bad != nil {
 				f.Type, f.Error = "unreadable", bad.Error()
 			}
@@ -289,7 +273,7 @@ func (s *pageStream) resume(ctx context.Context, base, run string) {
 	if s.name == "agui" {
 		path = "/ag-ui/default?offset=-1&runId=" + run
 		if n > 0 {
-			last = s.frames[n-1].id
+			last = s.frames[n-1].ID
 		}
 	}
 	r, err := http.NewRequestWithContext(ctx, "GET", base+path, nil)

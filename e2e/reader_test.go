@@ -129,6 +129,26 @@ func (r *reader) until(ctx context.Context, match func(chat.Event) bool) (chat.E
 	}
 }
 
+// awaitMatch waits for a message that matches and is not among the first from messages. all returns the messages so far, and a
+// channel that is closed when there are more.
+func awaitMatch[T any](t testing.TB, from int, all func() ([]T, chan struct{}), match func(T) bool) T {
+	t.Helper()
+	late := time.After(60 * time.Second)
+	for {
+		messages, changed := all()
+		for ; from < len(messages); from++ {
+			if match(messages[from]) {
+				return messages[from]
+			}
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("no such message; the last were %+v", messages[max(0, len(messages)-4):])
+		}
+	}
+}
+
 // watchClient reads with the Go client, which resumes automatically.
 func (r *reader) watchClient(ctx context.Context, c *client.Client, id chat.SessionID) error {
 	for f, err := range c.Watch(ctx, id, client.WatchOptions{After: "0"}) {

@@ -13,11 +13,12 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/dialect/x1"
+	"github.com/parley-hq/parley/internal/dialecttest"
 	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // dialects are the dialects in which a client can send a message.
-var dialects = []string{"native", "nemo", "vertesia", "letta", "x1", "agui", "aisdk"}
+var dialects = dialecttest.Dialects
 
 // line is one message of a conversation in a form that all dialects have in common.
 func line(who, text string) string { return who + ": " + text }
@@ -86,13 +87,7 @@ func nth(typ string, n int) func(chat.Event) bool {
 func mainDone(e chat.Event) bool { return e.Type == "turn.completed" && e.Workstream == "" }
 
 // quoted encodes a text as JSON.
-func quoted(s string) string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return string(b)
-}
+func quoted(s string) string { return dialecttest.Quote(s) }
 
 // sharedSession is a server with one session that clients of all dialects use.
 type sharedSession struct {

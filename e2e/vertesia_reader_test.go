@@ -13,32 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/internal/dialecttest"
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // vertesiaMessage is one compact message of the Vertesia stream.
-type vertesiaMessage struct {
-	Type    int             `json:"t"`
-	Text    string          `json:"m"`
-	Line    string          `json:"w"`
-	Block   json.RawMessage `json:"i"`
-	Final   int             `json:"f"`
-	At      float64         `json:"ts"`
-	Details struct {
-		ActivityID string `json:"activity_id"`
-		Status     string `json:"status"`
-	} `json:"d"`
-}
-
-// The types of compact messages.
-const (
-	vertesiaComplete = 4
-	vertesiaAnswer   = 7
-	vertesiaQuestion = 8
-	vertesiaRequest  = 9
-	vertesiaIdle     = 10
-	vertesiaChunk    = 12
-)
+type vertesiaMessage = dialecttest.VertesiaMessage
 
 func messagesInVertesia(messages []vertesiaMessage) (list []string) {
 	for _, m := range messages {
@@ -46,9 +26,9 @@ func messagesInVertesia(messages []vertesiaMessage) (list []string) {
 			continue
 		}
 		switch m.Type {
-		case vertesiaQuestion:
+		case dialecttest.VertesiaQuestion:
 			list = append(list, line("user", m.Text))
-		case vertesiaAnswer:
+		case dialecttest.VertesiaAnswer:
 			list = append(list, line("agent", m.Text))
 		}
 	}
@@ -145,18 +125,5 @@ func (v *vertesiaReader) all() ([]vertesiaMessage, chan struct{}) {
 // until waits for a message that matches and is not among the first from messages.
 func (v *vertesiaReader) until(t testing.TB, from int, match func(vertesiaMessage) bool) vertesiaMessage {
 	t.Helper()
-	late := time.After(60 * time.Second)
-	for {
-		messages, changed := v.all()
-		for ; from < len(messages); from++ {
-			if match(messages[from]) {
-				return messages[from]
-			}
-		}
-		select {
-		case <-changed:
-		case <-late:
-			t.Fatalf("no such message; the last were %+v", messages[max(0, len(messages)-4):])
-		}
-	}
+	return awaitMatch(t, from, v.all, match)
 }

@@ -147,7 +147,7 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	list := []any{}
 	for i := range page.Sessions {
 		s := &page.Sessions[i]
-		if now, err := d.Sessions.Own(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
+		if now, err := d.Sessions.Aliased(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
 			continue // a fork has taken its place in the thread
 		}
 		list = append(list, map[string]any{

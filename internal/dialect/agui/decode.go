@@ -34,6 +34,9 @@ func decodeInput(b []byte) (*input, error) {
 	return &in, in.check()
 }
 
+// roles are those of messages.
+var roles = []string{"user", "assistant", "tool", "system", "developer", "reasoning", "activity"}
+
 func (in *input) check() error {
 	switch {
 	case in.ThreadID == "":
@@ -51,6 +54,9 @@ func (in *input) check() error {
 	}
 	if in.Version != "" && in.Version != "1" && !strings.HasPrefix(in.Version, "1.") {
 		return chat.Errorf(chat.Invalid, "protocolVersion %q is not supported: this server speaks 1.0 and, without the field, 0.0.x", text.Clip(in.Version, 40))
+	}
+	if n := len(in.Messages); n > 0 && !slices.Contains(roles, in.Messages[n-1].Role) {
+		return chat.Errorf(chat.Invalid, "the last message has the role %q, which is not one of %s", text.Clip(in.Messages[n-1].Role, 40), strings.Join(roles, ", "))
 	}
 	for i := range in.Messages {
 		in.Messages[i].Content = json.NotNull(in.Messages[i].Content) // clients refuse null when it comes back

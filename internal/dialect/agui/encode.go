@@ -20,7 +20,7 @@ type variant struct {
 	plain    bool // neither TanStack's client nor CopilotKit: it may repeat a request in another run
 }
 
-// frame is an event of a run, as JSON.
+// frame is an event of a run, as JSON. A client resumes after "EVENT.N".
 type frame struct {
 	run     chat.Seq     // the event that begins the run
 	event   chat.EventID // its id
@@ -30,14 +30,6 @@ type frame struct {
 	start   bool         // it is RUN_STARTED
 	end     bool         // it is the last frame of the run
 	data    []byte
-}
-
-// id is what a client resumes after.
-func (f *frame) id() string {
-	if f.extra {
-		return ""
-	}
-	return string(f.event) + "." + strconv.Itoa(f.n)
 }
 
 // encoder folds the entries of a session into the frames of its runs. It does no I/O. The frames depend only on the entries, so
@@ -98,9 +90,9 @@ func newEncoder(f variant, thread string) *encoder {
 	}
 }
 
-// take returns the frames that an entry adds.
+// take returns the frames that an entry adds. The result is valid until the next call.
 func (x *encoder) take(s turnlog.Entry) []frame {
-	x.out = nil
+	x.out = x.out[:0]
 	x.process(s)
 	return x.out
 }
@@ -304,9 +296,27 @@ var emptyObject = json.RawMessage("{}")
 
 // emit adds a frame to the run.
 func (x *encoder) emit(ev event) {
-	ev.Time = int64(x.at) / 1000
+	ev.Time = x.milliseconds()
+	x.add(pages.Marshal(ev))
+}
+
+// emitText adds a frame with a piece of a text. Most frames are such, and they need no reflection.
+func (x *encoder) emitText(typ, message, text, subagent string) {
+	b := make([]byte, 0, 128+len(message)+len(text)+len(subagent))
+	b = append(append(append(b, `{"type":"`...), typ...), `","messageId":`...)
+	b = append(json.AppendString(b, message), `,"delta":`...)
+	b = json.AppendString(b, text)
+	if subagent != "" {
+		b = json.AppendString(append(b, `,"subagentRunId":`...), subagent)
+	}
+	x.add(append(strconv.AppendInt(append(b, `,"timestamp":`...), x.milliseconds(), 10), '}'))
+}
+
+func (x *encoder) milliseconds() int64 { return int64(x.at) / 1000 }
+
+func (x *encoder) add(data []byte) {
 	x.run.n++
-	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, n: x.run.n, data: pages.Marshal(ev)})
+	x.out = append(x.out, frame{run: x.run.seq, event: x.run.event, trigger: x.run.trigger, n: x.run.n, data: data})
 }
 
 // complete ends the run with the end of its turn.

@@ -37,70 +37,81 @@ type target struct {
 
 // stream answers with the frames of a target as Server-Sent Events. The run goes on when the client disconnects.
 func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, t *target) error {
-	return d.Stream(w, r, t.session, func(ctx context.Context, s *wire.Stream, idle func() error) error {
-		if err := s.Write(ctx, wire.AppendSSEComment(nil, "open")); err != nil {
-			return err
+	return d.Stream(w, r, t.caller, t.session, func(ctx context.Context, o pages.Opening) (pages.View, chat.Seq, error) {
+		if err := o.Write(wire.AppendSSEComment(nil, "open")); err != nil {
+			return nil, 0, err
 		}
-		return d.follow(ctx, t, func(frames []frame) error {
-			var buf []byte
-			for i := range frames {
-				buf = wire.AppendSSE(buf, "", frames[i].id(), frames[i].data)
-			}
-			return s.Write(ctx, buf)
-		}, idle)
+		return d.open(ctx, t, o)
 	})
 }
 
-// follow calls show with the frames of a target until it has ended. idle is called in times of silence.
-func (d *Dialect) follow(ctx context.Context, t *target, show func([]frame) error, idle func() error) error {
+// open returns the view of a target and the event after which it begins. A target that has nothing to do with the log is shown at
+// once and has no view.
+func (d *Dialect) open(ctx context.Context, t *target, o pages.Opening) (pages.View, chat.Seq, error) {
+	show := func(frames []frame) (pages.View, chat.Seq, error) { return nil, 0, o.Write(appendFrames(nil, frames)) }
 	if t.session == "" {
 		return show(t.ephemeral(nil))
 	}
 	if t.message != 0 {
-		if err := d.await(ctx, t, idle); err != nil {
+		if err := d.await(ctx, t, o.Idle); err != nil {
 			if chat.CodeOf(err) == chat.Conflict && ctx.Err() == nil && t.base == nil {
 				return show(appendExtra(nil, event{Type: "RUN_ERROR", Message: chat.Public(err).Msg, Code: "withdrawn"}))
 			}
-			return err
+			return nil, 0, err
 		}
 	}
-	enc := newEncoder(t.variant, t.thread)
-	enc.whole = t.whole
-	var after chat.Seq
-	if !t.whole {
-		if t.base == nil {
-			return show(t.ephemeral(nil))
-		}
-		if err := d.prime(ctx, t, enc); err != nil {
-			return err
-		}
-		after = t.base.Seq - 1
+	v := &view{target: t, enc: newEncoder(t.variant, t.thread)}
+	if v.enc.whole = t.whole; t.whole {
+		return v, 0, nil
 	}
-	v := &view{target: t}
-	return turnlog.Read(ctx, d.Sessions, t.caller, t.session, after, d.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
-		var out []frame
-		var err error
-		for i := 0; i < len(entries) && !v.done; i++ {
-			if out, err = v.add(out, enc.take(entries[i])); err != nil {
-				return false, err
-			}
-		}
-		if live && !v.done {
-			out = v.caughtUp(out, enc)
-		}
-		if len(out) > 0 {
-			err = show(out)
-		}
-		return v.done, err
-	})
+	if t.base == nil {
+		return show(t.ephemeral(nil))
+	}
+	return v, t.base.Seq - 1, d.prime(ctx, t, v.enc)
 }
 
-// view selects the frames of a target.
+// appendFrames appends frames as Server-Sent Events.
+func appendFrames(dst []byte, frames []frame) []byte {
+	for i := range frames {
+		f := &frames[i]
+		if !f.extra {
+			dst = append(append(append(dst, "id: "...), f.event...), '.')
+			dst = append(strconv.AppendInt(dst, int64(f.n), 10), '\n')
+		}
+		dst = wire.AppendSSE(dst, "", "", f.data)
+	}
+	return dst
+}
+
+// view selects the frames of a target. It is a [pages.View].
 type view struct {
 	target *target
+	enc    *encoder
 	begun  bool
 	done   bool
+	out    []frame // reused
 }
+
+func (v *view) Append(dst []byte, entries []turnlog.Entry, live bool) ([]byte, bool, error) {
+	out, err := v.out[:0], error(nil)
+	for i := 0; i < len(entries) && !v.done; i++ {
+		if out, err = v.add(out, v.enc.take(entries[i])); err != nil {
+			return dst, false, err
+		}
+	}
+	if live && !v.done {
+		out = v.caughtUp(out)
+	}
+	dst = appendFrames(dst, out)
+	clear(out)
+	if v.out = out; cap(out) > maxKept {
+		v.out = nil
+	}
+	return dst, v.done, nil
+}
+
+// maxKept is how many frames a view has room for while it waits.
+const maxKept = 16
 
 // add appends the frames that the target shows.
 func (v *view) add(out, frames []frame) ([]frame, error) {
@@ -131,8 +142,8 @@ func (v *view) add(out, frames []frame) ([]frame, error) {
 }
 
 // caughtUp ends the view when there is nothing more to wait for.
-func (v *view) caughtUp(out []frame, enc *encoder) []frame {
-	t := v.target
+func (v *view) caughtUp(out []frame) []frame {
+	t, enc := v.target, v.enc
 	if enc.run != nil || len(enc.waiting) == 0 && enc.turn != "" {
 		return out
 	}
@@ -231,13 +242,21 @@ func (d *Dialect) resumeAfter(ctx context.Context, c chat.Caller, thread, runID,
 	}
 	sess, seq, err := d.Sessions.ByID(ctx, c, id)
 	if err != nil {
-		return nil, errNoRun(last)
+		return nil, noRun(err, last)
 	}
 	t := &target{caller: c, session: sess.ID, thread: cmp.Or(thread, threadOf(&sess)), runID: runID, variant: f, from: seq, exact: true, skip: n}
 	if t.base, err = turnlog.Last(ctx, d.Sessions, c, sess.ID, t.from); err == nil && t.base == nil {
 		err = errNoRun(last)
 	}
 	return t, err
+}
+
+// noRun is the error for an id that could not be found: a node that is behind does not say that there is no run.
+func noRun(err error, id string) error {
+	if chat.CodeOf(err) == chat.Unavailable {
+		return err
+	}
+	return errNoRun(id)
 }
 
 func errNoRun(id string) error {

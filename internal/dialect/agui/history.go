@@ -55,7 +55,7 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, runID, thread stri
 	if id, ok := chat.ParseID(chat.TurnPrefix, runID); ok {
 		sess, seq, err := d.Sessions.ByID(ctx, c, id)
 		if err != nil {
-			return nil, errNoRun(runID)
+			return nil, noRun(err, runID)
 		}
 		t.session, t.thread = sess.ID, threadOf(&sess)
 		return t, d.continueAt(ctx, t, seq)

@@ -3,12 +3,15 @@ package agui
 import (
 	"context"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/pages"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 type agentType = agent.Agent
@@ -210,5 +213,21 @@ func TestTanStackFindsRunsAndThreads(t *testing.T) {
 	}
 	if _, text, _ = s.Call("GET", "/ag-ui/demo?threadId=new", ""); text != `{"messages":[],"activeRun":null,"interrupts":null}` {
 		t.Errorf("a new thread: %s", text)
+	}
+}
+
+// behind is the session layer of a node that may be behind: it cannot say whether an id exists.
+type behind struct{ pages.Sessions }
+
+func (behind) ByID(context.Context, chat.Caller, chat.ID) (chat.Session, chat.Seq, error) {
+	return chat.Session{}, 0, chat.Errorf(chat.Unavailable, "this node may be behind")
+}
+
+func TestNodeThatIsBehindDoesNotDenyARun(t *testing.T) {
+	s := newTestServer(t, setup{between: func(all *session.Sessions) pages.Sessions { return behind{all} }})
+	id := chat.MakeID(7, 3)
+	s.refused(http.StatusServiceUnavailable, "/ag-ui/demo", `{"threadId":"t","runId":"r","messages":[],"tools":[],"context":[],"state":{}}`, "Last-Event-ID", id.Text(chat.EventPrefix)+".4")
+	if code, text, _ := s.Call("GET", "/ag-ui/demo?offset=-1&runId="+id.Text(chat.TurnPrefix), ""); code != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", code, text)
 	}
 }

@@ -164,6 +164,7 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 		"no id":            {400, "/ag-ui/demo", body("bad", "r", `{"role":"user","content":"x"}`)},
 		"empty text":       {400, "/ag-ui/demo", body("bad", "r", `{"id":"u1","role":"user","content":""}`)},
 		"no content":       {400, "/ag-ui/demo", body("bad", "r", `{"id":"u1","role":"user"}`)},
+		"unknown role":     {400, "/ag-ui/demo", body("bad", "r", `{"id":"u1","role":"wizard","content":"x"}`)},
 		"unknown part":     {400, "/ag-ui/demo", body("bad", "r", `{"id":"u1","role":"user","content":[{"type":"hologram"}]}`)},
 		"not base64":       {400, "/ag-ui/demo", body("bad", "r", `{"id":"u1","role":"user","content":[{"type":"image","source":{"type":"data","value":"%%","mimeType":"image/png"}}]}`)},
 		"file of others":   {400, "/ag-ui/demo", body("bad", "r", `{"id":"u1","role":"user","content":[{"type":"image","source":{"type":"file","value":"f1"}}]}`)},

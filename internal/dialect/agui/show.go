@@ -101,18 +101,18 @@ func (x *encoder) piece(p *chat.Preview) {
 // write shows a text of a block, and the beginning of its message in this run.
 func (x *encoder) write(b *block, text string) {
 	tag := x.open(b.line)
-	kind, role := "TEXT_MESSAGE", "assistant"
+	start, content, role := "TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "assistant"
 	if b.thinking {
-		kind, role = "REASONING_MESSAGE", "reasoning"
+		start, content, role = "REASONING_MESSAGE_START", "REASONING_MESSAGE_CONTENT", "reasoning"
 	}
 	if !b.open {
 		b.open = true
 		if b.thinking {
 			x.emit(event{Type: "REASONING_START", MessageID: b.id, Subagent: tag})
 		}
-		x.emit(event{Type: kind + "_START", MessageID: b.id, Role: role, Subagent: tag})
+		x.emit(event{Type: start, MessageID: b.id, Role: role, Subagent: tag})
 	}
-	x.emit(event{Type: kind + "_CONTENT", MessageID: b.id, Delta: strings.ToValidUTF8(text, "\uFFFD"), Subagent: tag})
+	x.emitText(content, b.id, strings.ToValidUTF8(text, "\uFFFD"), tag)
 }
 
 func (x *encoder) closeBlock(b *block) {

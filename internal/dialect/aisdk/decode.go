@@ -115,7 +115,7 @@ func decodeSend(b []byte) (*sendRequest, error) {
 	case len(m.Parts) > maxAssistantParts:
 		return nil, chat.Errorf(chat.TooLarge, "A message of the agent has at most %d parts.", maxAssistantParts)
 	case m.Role == roleUser && len(m.Parts) == 0:
-		return nil, invalid("The message is empty: parts has neither text nor a file.")
+		return nil, invalid("The message has no parts: send text or a file, in the form of versions 5, 6 and 7 of the AI SDK.")
 	case req.chat == "" && len(in.Messages) > 0:
 		// WorkflowChatTransport does not name the chat. The id of the first message stays the same.
 		var first pageMessage
@@ -180,10 +180,16 @@ func (m *pageMessage) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// body returns a user message as it is stored. Parts that only an agent writes are ignored.
+// partTypes are the types of parts that the clients know, besides tool-NAME and data-NAME.
+var partTypes = []string{"text", "file", "step-start", "reasoning", "reasoning-file", "source-url", "source-document", "dynamic-tool", "custom"}
+
+// body returns a user message as it is stored. Data parts and parts that only an agent writes are ignored.
 func (m *pageMessage) body() (b chat.UserMessage, err error) {
 	b.Text = m.text()
 	for _, p := range m.Parts {
+		if !slices.Contains(partTypes, p.Type) && !strings.HasPrefix(p.Type, "tool-") && !strings.HasPrefix(p.Type, "data-") {
+			return b, invalid("The message has a part of the type %q, which is not supported: send text and files.", text.Clip(p.Type, 80))
+		}
 		if p.Type != "file" {
 			continue
 		}

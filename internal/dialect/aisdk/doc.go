@@ -18,8 +18,8 @@
 //
 // # What a page sends
 //
-// A request repeats the whole conversation as the page has it. Only the last message is read: a user message is sent, an
-// assistant message is searched for answers to prompts that are open in the log, also one directly before a user message.
+// A request repeats the whole conversation as the page has it. Only the last message is read, and an assistant message
+// directly before it: a user message is sent, an assistant message is searched for answers to prompts that are open in the log.
 // Everything else is ignored.
 //
 // # What is not offered

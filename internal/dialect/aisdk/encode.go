@@ -50,8 +50,9 @@ type run struct {
 	work    map[string]*workView
 	usage   chat.Usage
 
-	added []addition
-	out   []chunk // of the present entry
+	added   []addition
+	out     []chunk // of the present entry
+	flushed int     // how many of them are in added
 }
 
 // block is a text of the agent.
@@ -108,7 +109,7 @@ func (r *run) take(e *turnlog.Entry) []addition {
 	if p == nil {
 		return r.event(e.Event)
 	}
-	r.added = r.added[:0]
+	r.reset()
 	if p.Workstream == "" && p.Turn == r.turn && r.turn != "" && !r.ended {
 		r.piece(p)
 		r.flush(false)
@@ -118,7 +119,7 @@ func (r *run) take(e *turnlog.Entry) []addition {
 
 // event returns what a stored event adds, as take does. A prompt ends the segment, also if it adds no chunks.
 func (r *run) event(e *chat.Event) []addition {
-	if r.added = r.added[:0]; r.ended {
+	if r.reset(); r.ended {
 		return nil
 	}
 	asks := r.prompt(e)
@@ -133,13 +134,17 @@ func (r *run) event(e *chat.Event) []addition {
 	return r.added
 }
 
-// flush ends the chunks of the present entry.
+// reset forgets what the last entry has added.
+func (r *run) reset() { r.added, r.out, r.flushed = r.added[:0], r.out[:0], 0 }
+
+// flush makes an addition of the chunks since the last one.
 func (r *run) flush(asks bool) {
-	if len(r.out) == 0 && !asks {
+	n := len(r.out)
+	if n == r.flushed && !asks {
 		return
 	}
-	r.added = append(r.added, addition{at: r.at, chunks: r.out, asks: asks})
-	r.out = nil
+	r.added = append(r.added, addition{at: r.at, chunks: r.out[r.flushed:n:n], asks: asks})
+	r.flushed = n
 	if asks {
 		r.at.index++
 	}
@@ -292,8 +297,9 @@ func (r *run) input(e *chat.Event, b chat.TurnInput) {
 
 // tool shows a tool part. The page runs the tool when it is one of the client's.
 func (r *run) tool(id, name string, input json.RawMessage, client bool) {
-	if c := r.calls[id]; c != nil && c.message == r.at.message && !c.done {
-		return // an approval request has shown it
+	// A prompt has shown the call, or the page has run it and has its output.
+	if c := r.calls[id]; c != nil && c.message == r.at.message && (!c.done || !c.dynamic && !client && c.tool == name) {
+		return
 	}
 	if input = json.NotNull(input); input == nil {
 		input = json.RawMessage("{}")

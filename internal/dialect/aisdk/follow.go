@@ -29,15 +29,23 @@ func (t *target) taken(e *chat.Event) {
 	}
 }
 
+// await waits until a turn takes up the message of a target. idle is called in times of silence.
+func (d *Dialect) await(ctx context.Context, c chat.Caller, t *target, idle func() error) error {
+	if t.turn != 0 {
+		return nil
+	}
+	e, err := turnlog.Await(ctx, d.Sessions, c, t.session, t.waits, d.Heartbeat, idle)
+	if err == nil {
+		t.taken(&e)
+	}
+	return err
+}
+
 // follow calls write with the chunks of a target that the client lacks, and idle in times of silence. It returns nil when the
 // response is complete.
 func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write func([]chunk) error, idle func() error) error {
-	if t.turn == 0 {
-		e, err := turnlog.Await(ctx, d.Sessions, c, t.session, t.waits, d.Heartbeat, idle)
-		if err != nil {
-			return err
-		}
-		t.taken(&e)
+	if err := d.await(ctx, c, &t, idle); err != nil {
+		return err
 	}
 	s := newSelector(&t)
 	return turnlog.Read(ctx, d.Sessions, c, t.session, t.turn-1, d.Heartbeat, idle, func(entries []turnlog.Entry, live bool) (bool, error) {
@@ -70,6 +78,7 @@ type selector struct {
 	done    bool
 	count   int // chunks so far
 	out     []chunk
+	given   []chunk // the last result of ready
 }
 
 func newSelector(t *target) *selector { return &selector{t: t, run: newRun(t.legacy)} }
@@ -189,7 +198,11 @@ func (s *selector) finish(reason string) {
 	s.done = true
 }
 
-// ready returns the chunks that are to be sent. While a resumed message is read there are none.
+// maxKept is how many chunks a selector has room for while it waits. A page that resumes gets all chunks of its message at once.
+const maxKept = 16
+
+// ready returns the chunks that are to be sent. While a resumed message is read there are none. The result is valid until the next
+// call.
 func (s *selector) ready() []chunk {
 	if s.t.whole && !s.live && !s.done {
 		return nil
@@ -198,9 +211,12 @@ func (s *selector) ready() []chunk {
 		s.hideExecuted()
 	}
 	out := s.out
-	s.out = nil
 	if len(out) == 0 {
 		return nil
+	}
+	clear(s.given)
+	if s.out, s.given = s.given[:0], out; cap(out) > maxKept {
+		s.given = nil
 	}
 	first := s.count
 	s.count += len(out)

@@ -204,6 +204,7 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 		"a message id":   {userMessage("c1", strings.Repeat("x", 201), "x"), 400},
 		"a system role":  {`{"id":"c1","messages":[{"id":"m","role":"system","parts":[]}]}`, 400},
 		"no parts":       {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[]}]}`, 400},
+		"unknown part":   {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"},{"type":"hologram"}]}]}`, 400},
 		"empty text":     {userMessage("c1", "m1", ""), 400},
 		"many parts":     {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[` + parts + `]}]}`, 413},
 		"a file: URL":    {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[{"type":"file","mediaType":"text/plain","url":"file:///etc/passwd"}]}]}`, 400},
@@ -218,6 +219,18 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 	} {
 		if got := s.post(c.body); got.status != c.status || got.text == "" || strings.HasPrefix(got.text, "{") {
 			t.Errorf("%s: %d %q", name, got.status, got.text)
+		}
+	}
+	if got := s.post(`{"id":"c1","messages":[{"id":"m","role":"user","content":"x"}]}`); got.status != 400 || !strings.Contains(got.text, "versions 5, 6 and 7") {
+		t.Errorf("a message of version 4: %d %q", got.status, got.text)
+	}
+	for _, route := range []string{"POST /api/chat", "GET /api/chat/c1/stream", "GET /api/chat/c1/messages"} {
+		method, path, _ := strings.Cut(route, " ")
+		for _, version := range []string{"4", "8"} {
+			got := s.read(s.Send(method, path+"?sdk="+version, userMessage("c1", "m1", "x"), s.header()...), 0)
+			if got.status != http.StatusBadRequest || !strings.Contains(got.text, "versions 5, 6 and 7") {
+				t.Errorf("%s of version %s: %d %q", route, version, got.status, got.text)
+			}
 		}
 	}
 	if events := s.Events("c1"); len(events) != 0 {

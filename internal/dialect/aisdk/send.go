@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"slices"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
@@ -54,8 +53,7 @@ func (d *Dialect) sendMessage(ctx context.Context, c chat.Caller, req *sendReque
 		return target{}, err // nothing is created for a message that is refused
 	}
 	if sess.ID == "" {
-		title := text.Clip(strings.Join(strings.Fields(body.PlainText()), " "), 80)
-		if sess, err = d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent, Title: title}); err != nil {
+		if sess, err = d.create(ctx, c, req.chat, chat.NewSession{Agent: req.agent}); err != nil {
 			return target{}, err
 		}
 	}

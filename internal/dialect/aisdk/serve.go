@@ -10,6 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/pages"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/turnlog"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -69,10 +70,23 @@ func (d *Dialect) Routes() []wire.Route {
 }
 
 // isLegacy reports whether the page asks for the form of version 5, which has no approvals.
-func isLegacy(r *http.Request) bool { return r.URL.Query().Get("sdk") == "5" }
+func isLegacy(r *http.Request) (bool, error) {
+	switch v := r.URL.Query().Get("sdk"); v {
+	case "", "6", "7":
+		return false, nil
+	case "5":
+		return true, nil
+	default:
+		return false, invalid("Version %q of the AI SDK is not supported: this server works with versions 5, 6 and 7.", text.Clip(v, 40))
+	}
+}
 
 // post sends a message or answers, and responds with what the agent says.
 func (d *Dialect) post(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	legacy, err := isLegacy(r)
+	if err != nil {
+		return err
+	}
 	b, err := edge.ReadBody(r, d.MaxBody)
 	if err != nil {
 		return err
@@ -83,7 +97,7 @@ func (d *Dialect) post(w http.ResponseWriter, r *http.Request, c chat.Caller) er
 	}
 	req.chat = cmp.Or(r.PathValue("id"), req.chat)
 	req.agent = cmp.Or(r.URL.Query().Get("agent"), req.agent)
-	t, err := d.send(r.Context(), c, req, isLegacy(r))
+	t, err := d.send(r.Context(), c, req, legacy)
 	if err != nil {
 		return err
 	}
@@ -97,23 +111,29 @@ func (d *Dialect) stream(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 	if t.run != "" {
 		h.Set("X-Workflow-Run-Id", t.run)
 	}
-	return d.Stream(w, r, t.session, func(ctx context.Context, s *wire.Stream, idle func() error) error {
-		if err := s.Flush(ctx); err != nil {
-			return err
+	return d.Stream(w, r, c, t.session, func(ctx context.Context, o pages.Opening) (pages.View, chat.Seq, error) {
+		if err := o.Write(nil); err != nil {
+			return nil, 0, err
 		}
-		var buf []byte
-		err := d.follow(ctx, c, t, func(chunks []chunk) error {
-			buf = buf[:0]
-			for i := range chunks {
-				buf = wire.AppendSSE(buf, "", "", pages.Marshal(chunks[i]))
-			}
-			return s.Write(ctx, buf)
-		}, idle)
-		if err != nil {
-			return err
+		if err := d.await(ctx, c, &t, o.Idle); err != nil {
+			return nil, 0, err
 		}
-		return s.Write(ctx, []byte("data: [DONE]\n\n"))
+		return &eventStream{newSelector(&t)}, t.turn - 1, nil
 	})
+}
+
+// eventStream is a [pages.View] of a target.
+type eventStream struct{ *selector }
+
+func (s *eventStream) Append(dst []byte, entries []turnlog.Entry, live bool) ([]byte, bool, error) {
+	chunks := s.takeAll(entries, live)
+	for i := range chunks {
+		dst = append(chunks[i].appendJSON(append(dst, "data: "...)), "\n\n"...)
+	}
+	if s.done {
+		dst = append(dst, "data: [DONE]\n\n"...)
+	}
+	return dst, s.done, nil
 }
 
 // replayFinished is the value of replay with which a page gets its newest message also when the turn is over.
@@ -123,8 +143,12 @@ const replayFinished = "finished"
 // there is nothing to resume. A page that was offline until the turn ended would keep an incomplete message; with
 // replay=finished it always gets the newest message.
 func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
+	legacy, err := isLegacy(r)
+	if err != nil {
+		return err
+	}
 	finished := r.URL.Query().Get("replay") == replayFinished
-	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), isLegacy(r), finished)
+	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), legacy, finished)
 	if err != nil {
 		return err
 	}
@@ -274,6 +298,10 @@ func (d *Dialect) stop(r *http.Request, c chat.Caller) (any, error) {
 
 // listMessages lists the messages of a chat for the option messages of useChat. A chat that does not exist has none.
 func (d *Dialect) listMessages(r *http.Request, c chat.Caller) (any, error) {
+	legacy, err := isLegacy(r)
+	if err != nil {
+		return nil, err
+	}
 	q := edge.NewQuery(r)
 	limit := q.Limit(listMessages, maxListMessages)
 	if q.Err != nil {
@@ -286,5 +314,5 @@ func (d *Dialect) listMessages(r *http.Request, c chat.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.list(r.Context(), c, sess.ID, isLegacy(r), limit)
+	return d.list(r.Context(), c, sess.ID, legacy, limit)
 }

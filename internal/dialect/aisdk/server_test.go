@@ -125,13 +125,14 @@ func (r *response) types() (types []string) {
 }
 
 // words is the text of a response.
-func (r *response) words() (text string) {
+func (r *response) words() string {
+	var text strings.Builder
 	for _, c := range r.chunks {
 		if c["type"] == chunkTextDelta {
-			text += c["delta"].(string)
+			text.WriteString(c["delta"].(string))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // find returns the first chunk of a type.

@@ -109,6 +109,24 @@ func TestAToolThatWasRunIsMarked(t *testing.T) {
 	}
 }
 
+// The agent stores the call and its result again when the page has run the tool.
+func TestAToolOfThePageIsOnePart(t *testing.T) {
+	for answer, typ := range map[string]string{`"state":"output-available","output":{"city":"Rome"}`: chunkToolOutput, `"state":"output-error","errorText":"no signal"`: chunkToolError} {
+		s := newTestServer(t, nil)
+		asked := s.post(`{"id":"c1","tools":{"place":{"parameters":{"type":"object"}}},"messages":[{"id":"m1","role":"user","parts":[{"type":"text","text":"/tool place {\"a\":1}"}]}]}`)
+		call := asked.find(t, chunkToolInput)["toolCallId"]
+		rest := s.answer("c1", asked.id(t), fmt.Sprintf(`{"type":"tool-place","toolCallId":%q,"input":{},%s}`, call, answer))
+		rest.find(t, typ)
+		if rest.finish(t) != finishStop || slices.Contains(rest.types(), chunkToolInput) || len(s.Events("c1", "agent.tool_call")) != 1 {
+			t.Errorf("the rest is %v", rest.chunks)
+		}
+		_, list, _ := s.Call("GET", "/api/chat/c1/messages", "")
+		if n := strings.Count(list, `"toolCallId"`); n != 1 || !strings.Contains(list, `"type":"tool-place"`) {
+			t.Errorf("the list has %d tool parts: %s", n, list)
+		}
+	}
+}
+
 func TestAMessageThatSteersBeginsAMessage(t *testing.T) {
 	s := newTestServer(t, map[string]agent.Agent{"listener": agentFunc(func(ctx context.Context, turn *agent.Turn) error {
 		if err := turn.Say(ctx, "first"); err != nil {

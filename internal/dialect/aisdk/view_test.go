@@ -41,3 +41,20 @@ func TestEventsAreShownAsChunks(t *testing.T) {
 		t.Errorf("the events give %v, the response has %v", types, want)
 	}
 }
+
+// A page that has resumed a long message may wait for hours; the server does not keep the chunks that it has sent.
+func TestSentChunksAreNotKept(t *testing.T) {
+	s := newSelector(&target{whole: true})
+	s.live = true
+	for _, n := range []int{1, 1000, 1, 1} {
+		for range n {
+			s.out = append(s.out, chunk{Type: chunkTextDelta, Delta: "text"})
+		}
+		if got := s.ready(); len(got) != n || got[0].Delta != "text" || got[n-1].Delta != "text" {
+			t.Fatalf("%d of %d chunks: %v", len(got), n, got)
+		}
+		if kept := cap(s.out) + cap(s.given); kept > 2*maxKept {
+			t.Errorf("after %d chunks there is room for %d", n, kept)
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package aisdk
 
-import "github.com/parley-hq/parley/internal/json"
+import (
+	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/pages"
+)
 
 // Types of chunks. The clients refuse a chunk of any other type, except data-*.
 const (
@@ -72,4 +75,14 @@ type chunk struct {
 	Executed  bool            `json:"providerExecuted,omitempty"` // the page does not run the tool
 	Dynamic   bool            `json:"dynamic,omitempty"`
 	Transient bool            `json:"transient,omitempty"` // the page does not keep the part
+}
+
+// appendJSON appends the chunk as JSON. Most chunks are pieces of a text, which need no reflection.
+func (c *chunk) appendJSON(dst []byte) []byte {
+	if c.Type != chunkTextDelta && c.Type != chunkThinkDelta {
+		return append(dst, pages.Marshal(c)...)
+	}
+	dst = append(append(append(dst, `{"type":"`...), c.Type...), `","id":`...)
+	dst = append(json.AppendString(dst, c.ID), `,"delta":`...)
+	return append(json.AppendString(dst, c.Delta), '}')
 }

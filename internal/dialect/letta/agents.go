@@ -152,6 +152,14 @@ func sessionMetadata(agentID string) json.RawMessage {
 	return json.RawMessage(`{"letta":{"agent_id":` + string(quote(agentID)) + `}}`)
 }
 
+// ofLetta reports whether a session was created by createSession.
+func ofLetta(sess *chat.Session) bool {
+	var metadata struct {
+		Letta *struct{} `json:"letta"`
+	}
+	return json.Unmarshal(sess.Metadata, &metadata) == nil && metadata.Letta != nil
+}
+
 // createSession creates the session of a conversation with its first messages.
 func (q *request) createSession(n chat.NewSession, agentID string, messages []chat.Draft) error {
 	n.Metadata = sessionMetadata(agentID)
@@ -186,12 +194,12 @@ func initialMessages(b *agentBody) ([]chat.Draft, error) {
 
 // findAgent returns an agent that the caller may see, and the session of its default conversation.
 func (q *request) findAgent(id string) (*record.Record, *chat.Session, error) {
-	rec := q.records.Get(kindAgent, id)
-	if rec == nil {
-		return nil, nil, errNotFound("agent", id)
-	}
 	sess, err := q.opt.Sessions.Get(q.ctx, q.caller, chat.SessionID(id))
-	if chat.CodeOf(err) == chat.NotFound {
+	var rec *record.Record
+	if err == nil {
+		rec, err = q.records.Find(q.ctx, kindAgent, id) // it was stored after the session
+	}
+	if absent(err) || err == nil && rec == nil {
 		err = errNotFound("agent", id)
 	}
 	return rec, &sess, err

@@ -74,6 +74,11 @@ func (q *request) cancelConversation() (any, error) {
 // stop stops a turn, or the running one, and waits for its end up to cancelWait. It returns "" when no such turn runs.
 func (q *request) stop(id chat.SessionID, turn chat.TurnID) (chat.TurnID, error) {
 	st, err := q.opt.Sessions.State(q.ctx, q.caller, id)
+	if err == nil && st.Line(mainLine).Turn == nil { // another node may have begun one
+		if _, err = q.opt.Sessions.Latest(q.ctx, q.caller, id); err == nil {
+			st, err = q.opt.Sessions.State(q.ctx, q.caller, id)
+		}
+	}
 	if err != nil {
 		return "", err
 	}

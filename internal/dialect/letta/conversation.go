@@ -76,6 +76,9 @@ func (q *request) conversation(id, agentID string) (*conversation, error) {
 	if chat.CodeOf(err) == chat.NotFound || err == nil && sess.ID.System() {
 		err = errNotFound("conversation", id)
 	}
+	if err == nil && ofLetta(&sess) && q.records.Get(kindAgent, string(sess.ID)) == nil {
+		_, err = q.records.Find(q.ctx, kindConversation, string(sess.ID)) // it was stored after the session
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/record"
 )
 
@@ -64,6 +65,9 @@ func (d *Dialect) enqueueUnsent(records *record.Set) {
 
 // Erased reports that a session was erased, by any dialect. Its record is deleted. It does not block.
 func (d *Dialect) Erased(id chat.SessionID) { d.sets.Erased(id) }
+
+// Published reports that a session has new events, also those of another node. It does not block.
+func (d *Dialect) Published(id chat.SessionID, _ []core.Entry) { d.sets.Published(id) }
 
 // mine reports whether the caller may see a record.
 func mine(c chat.Caller, r *record.Record) bool {

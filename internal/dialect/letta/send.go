@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/retry"
 )
 
 func (q *request) sendToAgent(w http.ResponseWriter) error { return q.sendTo(w, false, false) }
@@ -86,16 +87,12 @@ func (q *request) send(cv *conversation, req *sendRequest) (f *follower, err err
 	}
 	// Requests to other nodes of a cluster do not have this lock. What they change is found by the draft's Expect.
 	defer q.gates.Lock(string(cv.session))()
-	for range maxTries {
-		if f, err = q.sendOnce(cv, req); chat.ReasonOf(err) != chat.SessionChanged {
-			break
-		}
-	}
+	err = retry.WhileChanged(q.ctx, func() error {
+		f, err = q.sendOnce(cv, req)
+		return err
+	})
 	return f, err
 }
-
-// maxTries is how often a message is decided, when the line changes meanwhile.
-const maxTries = 20
 
 func (q *request) sendOnce(cv *conversation, req *sendRequest) (*follower, error) {
 	st, err := q.opt.Sessions.State(q.ctx, q.caller, cv.session)

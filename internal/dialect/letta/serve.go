@@ -21,6 +21,7 @@ import (
 // sessions is what the dialect uses of the session layer.
 type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
+	Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	attachment.Sessions
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)

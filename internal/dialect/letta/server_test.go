@@ -16,6 +16,7 @@ import (
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/servertest"
+	"github.com/parley-hq/parley/internal/session"
 )
 
 // testServer is a server in the process with this dialect.
@@ -54,6 +55,7 @@ func newTestServer(t testing.TB, s setup) *testServer {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
+	h.Sessions.Observe(session.Observer{Published: w.dialect.Published})
 	if !s.ignoresErased {
 		h.Erased = w.dialect.Erased
 	}

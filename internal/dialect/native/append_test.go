@@ -36,14 +36,21 @@ func TestClientThatReadsNoAnswersDelaysNobody(t *testing.T) {
 		if err := other.Write(t.Context(), websocket.MessageText, frame); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.readFrame(other); !strings.HasPrefix(got, fmt.Sprintf(`{"op":"ok","id":%d,`, i)) {
+		got := w.readFrame(other)
+		for strings.HasPrefix(got, `{"op":"ping"`) {
+			got = w.readFrame(other)
+		}
+		if !strings.HasPrefix(got, fmt.Sprintf(`{"op":"ok","id":%d,`, i)) {
 			t.Fatalf("answer %d: %s", i, got)
 		}
 	}
 	seen := map[int]bool{}
-	for range many {
+	for len(seen) < many {
 		var id int
 		got := w.readFrame(deaf)
+		if strings.HasPrefix(got, `{"op":"ping"`) {
+			continue // on a slow machine
+		}
 		if _, err := fmt.Sscanf(got, `{"op":"ok","id":%d,`, &id); err != nil || seen[id] {
 			t.Fatalf("%v: %.100s", err, got)
 		}

@@ -92,7 +92,6 @@ type Options struct {
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of an artifact; 0 means 1 GiB
-	MaxFrame    int           // bytes of a WebSocket frame; 0 means 16 MiB
 	Heartbeat   time.Duration // of streams; 0 means 15 s
 	Now         func() time.Time
 	Logger      *slog.Logger
@@ -112,7 +111,6 @@ type Dialect struct {
 func New(opt Options) *Dialect {
 	opt.MaxBody = cmp.Or(opt.MaxBody, edge.DefaultMaxBody)
 	opt.MaxArtifact = cmp.Or(opt.MaxArtifact, 1<<30)
-	opt.MaxFrame = cmp.Or(opt.MaxFrame, 16<<20)
 	opt.Heartbeat = cmp.Or(opt.Heartbeat, 15*time.Second)
 	if opt.Allow == nil {
 		opt.Allow = func(chat.Caller, int) error { return nil }

@@ -17,9 +17,10 @@ import (
 
 // limits of one socket.
 const (
-	maxWatches  = 1000 // sessions followed at once
-	maxInFlight = 256  // requests that are not answered yet
-	fewFrames   = 8    // frames that are handled on a borrowed stack
+	maxFrame    = 16 << 20 // bytes of a frame
+	maxWatches  = 1000     // sessions followed at once
+	maxInFlight = 256      // requests that are not answered yet
+	fewFrames   = 8        // frames that are handled on a borrowed stack
 )
 
 // openSocket serves a WebSocket that carries many sessions.
@@ -32,7 +33,7 @@ func (d *Dialect) openSocket(w http.ResponseWriter, r *http.Request, c chat.Call
 }
 
 func (d *Dialect) serveWS(w http.ResponseWriter, r *http.Request, fn func(ctx context.Context, conn *wire.Conn) error) error {
-	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: d.opt.MaxFrame}, d.opt.Conns, fn)
+	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: maxFrame}, d.opt.Conns, fn)
 	var bad *wire.HandshakeError
 	switch {
 	case errors.Is(err, wire.ErrShutdown):
@@ -97,8 +98,8 @@ func (s *socket) run(ctx context.Context, h handler) error {
 }
 
 // finish ends what run has started, also after a panic.
-func (s *socket) finish(beat *heartbeat) {
-	beat.stop()
+func (s *socket) finish(beat *edge.Heartbeat) {
+	beat.Stop()
 	s.conn.Cancel(wire.ErrClosed)
 	s.group.Wait()
 }
@@ -179,8 +180,8 @@ func ended(err error) error {
 }
 
 // beat pings the client periodically, so that it can detect a broken connection.
-func (s *socket) beat(ctx context.Context) *heartbeat {
-	return beat(s.d.opt.Heartbeat, func() { s.ping(ctx, nil) })
+func (s *socket) beat(ctx context.Context) *edge.Heartbeat {
+	return edge.NewHeartbeat(s.d.opt.Heartbeat, func() { s.ping(ctx, nil) })
 }
 
 func (s *socket) ping(ctx context.Context, id json.RawMessage) {

@@ -44,8 +44,8 @@ func (d *Dialect) streamEvents(w http.ResponseWriter, r *http.Request, c chat.Ca
 	return err
 }
 
-// reader is one reader of a stream. It waits without a goroutine where the connection
-// allows it, else with a small stack: the work is done in calls that are not inlined.
+// reader is one reader of a stream. It waits without a goroutine of its own where the
+// connection allows it, else with a small stack: the work is done in calls that are not inlined.
 type reader struct {
 	*Dialect
 	s      *wire.Stream
@@ -56,7 +56,7 @@ type reader struct {
 	begun  bool
 	err    error // of a write
 	said   bool  // bye was sent
-	beat   *heartbeat
+	beat   *edge.Heartbeat
 }
 
 // run follows the session. The hub encodes once for all readers; a batch has everything
@@ -101,9 +101,9 @@ func (f *reader) Take(b core.Batch, err error) bool {
 	f.err = f.pass(f.ctx, &b)
 	switch {
 	case f.beat != nil && len(b.Bytes) > 0:
-		f.beat.note()
+		f.beat.Note()
 	case f.beat == nil && f.s.CanDetach():
-		f.beat = beat(f.opt.Heartbeat, func() { _ = f.ping() }) // after hello; a broken connection ends the context
+		f.beat = edge.NewHeartbeat(f.opt.Heartbeat, func() { _ = f.ping() }) // after hello; a broken connection ends the context
 	}
 	return f.err == nil
 }
@@ -113,7 +113,7 @@ func (f *reader) TryTake(b core.Batch) bool {
 	if !f.begun || len(b.Bytes) == 0 || f.beat == nil {
 		return false
 	}
-	f.beat.note()
+	f.beat.Note()
 	if b.Packs == nil {
 		return f.s.TryWrite(f.ctx, b.Bytes)
 	}
@@ -123,7 +123,7 @@ func (f *reader) TryTake(b core.Batch) bool {
 // Done ends the stream.
 func (f *reader) Done() {
 	if f.beat != nil {
-		f.beat.stop()
+		f.beat.Stop()
 	}
 	if f.err == nil && !f.said {
 		f.err = f.last()

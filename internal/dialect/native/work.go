@@ -138,12 +138,13 @@ func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 			err = w.registration.Finish(f.Turn, cause)
 		}
 		return func() {
-			// Without an answer the worker repeats it on its next connection.
 			switch err := wait(ctx); {
 			case err == nil:
 				w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
 			case chat.CodeOf(err) == chat.Conflict:
 				w.refuse(ctx, f.ID, "", err) // another node has given the turn to another worker
+			default:
+				w.repeats(err) // without an answer the worker repeats it on its next connection
 			}
 		}, err
 	})

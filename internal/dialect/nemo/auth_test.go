@@ -62,8 +62,13 @@ func TestAuthentication(t *testing.T) {
 			t.Errorf("%s belongs to %s, want %s (%v)", id, s.Owner.ID, owner, err)
 		}
 	}
-	if code, _, _ := w.Call("GET", "/websocket?session=%3Cscript%3E", ""); code != 403 {
-		t.Errorf("a bad session parameter: %d", code)
+	for _, bad := range []string{"%3Cscript%3E", strings.Repeat("s", 257)} {
+		if code, _, _ := w.Call("GET", "/websocket?session="+bad, ""); code != 403 {
+			t.Errorf("the session parameter %s: %d", bad, code)
+		}
+	}
+	if code, _, _ := w.Call("GET", "/websocket?session="+strings.Repeat("s", 256), ""); code == 403 {
+		t.Error("a session parameter of 256 characters is refused")
 	}
 }
 

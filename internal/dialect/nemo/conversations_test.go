@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -176,5 +177,41 @@ func TestSubscriptionsOfASocketAreBounded(t *testing.T) {
 	defer w.dialect.points.mu.Unlock()
 	if n, waiting := len(w.dialect.points.byKey), len(w.dialect.points.waitingForStart); n != maxSubscriptions+8 || waiting != 0 {
 		t.Errorf("%d resume points, %d conversations are waited for", n, waiting)
+	}
+}
+
+// A client that was shown the beginning of another dialect's turn gets its rest and its end, also when the turn has ended before the
+// client is back.
+func TestRestOfATurnOfAnotherDialectThatHasEnded(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+		if err := turn.Say(ctx, "Hello."); err != nil {
+			return err
+		}
+		if _, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Name?"}); err != nil {
+			return err
+		}
+		return turn.Say(ctx, "Goodbye.")
+	})}})
+	if _, _, err := w.Sessions.Create(t.Context(), local, chat.NewSession{ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Sessions.Append(t.Context(), local, "c1", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go"})}); err != nil {
+		t.Fatal(err)
+	}
+	c := w.dial("?conversation_id=c1")
+	c.until(isPrompt)
+	c.drop()
+	w.waitDeparted(1)
+	st, err := w.Sessions.State(t.Context(), local, "c1")
+	if err != nil || len(st.Prompts) != 1 {
+		t.Fatal(st, err)
+	}
+	if _, err := w.Sessions.Answer(t.Context(), local, "c1", st.Prompts[0].RequestID, chat.Answer{Text: "Ann"}); err != nil {
+		t.Fatal(err)
+	}
+	w.waitTurns("c1", 1)
+	if got := textOf(w.dial("?conversation_id=c1").until(isEnd)); !strings.Contains(got, "Goodbye.") || strings.Contains(got, "Hello.") {
+		t.Errorf("the rest is %q", got)
 	}
 }

@@ -245,8 +245,11 @@ func (d *Dialect) interaction(ctx context.Context, c chat.Caller, rep *turnRepor
 		return nil, missing
 	}
 	sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
-	if err != nil || sess.ID != rep.session.ID {
+	if chat.CodeOf(err) == chat.NotFound || err == nil && sess.ID != rep.session.ID {
 		return nil, missing
+	}
+	if err != nil {
+		return nil, err
 	}
 	e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
 	if err != nil {

@@ -62,14 +62,15 @@ func (d *Dialect) feedback(r *http.Request, c chat.Caller) (any, error) {
 func (d *Dialect) turnOfTrace(ctx context.Context, c chat.Caller, trace string) (chat.SessionID, chat.TurnID, error) {
 	missing := chat.Errorf(chat.NotFound, "no answer has the trace %q", text.Clip(trace, 80))
 	if id, ok := chat.ParseID("", trace); ok {
-		if sess, seq, err := d.opt.Sessions.ByID(ctx, c, id); err == nil {
-			e, err := d.opt.Sessions.Event(ctx, c, sess.ID, seq)
-			if err != nil {
-				return "", "", err
-			}
-			if e.Type == "turn.started" {
+		sess, seq, err := d.opt.Sessions.ByID(ctx, c, id)
+		if err == nil {
+			var e chat.Event
+			if e, err = d.opt.Sessions.Event(ctx, c, sess.ID, seq); err == nil && e.Type == "turn.started" {
 				return sess.ID, e.Turn, nil
 			}
+		}
+		if err != nil && chat.CodeOf(err) != chat.NotFound {
+			return "", "", err
 		}
 	}
 	page, err := d.opt.Sessions.List(ctx, c, core.Filter{Limit: maxTraceSessions})

@@ -50,6 +50,7 @@ type turn struct {
 	workstream string // "" is the main line
 	queuedMessage
 	superseded bool // a newer message replaced it
+	begun      bool // the reader has its beginning
 	visible    bool // something of it was shown
 	block      chat.BlockID
 	lastByte   byte   // of the text so far
@@ -80,7 +81,8 @@ type queuedMessage struct {
 type fold struct {
 	session     chat.SessionID
 	pos         chat.Cursor // what the reader has
-	historyEnd  chat.Seq    // up to here, ended turns of other dialects are not shown
+	from        chat.Seq    // where it began to read
+	historyEnd  chat.Seq    // up to here, ended turns of other dialects are not shown, unless the reader has their beginning
 	runningTurn chat.TurnID // the turn that runs at historyEnd
 	wholeTexts  bool        // texts are shown block by block, not in pieces
 	noticesFrom chat.Seq    // notifications from this one on are shown although the reader has passed them; 0 for none
@@ -123,7 +125,7 @@ type openPrompt struct {
 // is folded and not shown again.
 func newFold(session chat.SessionID, pos chat.Cursor) *fold {
 	f := &fold{
-		session: session, pos: chat.Cursor{Seq: pos.Seq, Blocks: slices.Clone(pos.Blocks)},
+		session: session, from: pos.Seq, pos: chat.Cursor{Seq: pos.Seq, Blocks: slices.Clone(pos.Blocks)},
 		turns: map[chat.TurnID]*turn{}, sent: map[chat.BlockID]int{}, thinking: map[chat.BlockID]*thinkingText{},
 		work: map[string]workStep{}, lastMessage: queuedMessage{parent: placeholder},
 	}
@@ -173,10 +175,10 @@ func (f *fold) position() position {
 	return at
 }
 
-// show adds an item, unless a newer message replaced its turn, or its turn is another dialect's and had ended before the
-// reader connected.
+// show adds an item, unless a newer message replaced its turn, or its turn is another dialect's and began and ended before the
+// reader connected. A reader that has its beginning waits for its end.
 func (f *fold) show(t *turn, it item) {
-	if t.superseded || !t.fromNeMo && f.historyEnd > 0 && f.pos.Seq < f.historyEnd && t.id != f.runningTurn {
+	if t.superseded || !t.fromNeMo && !t.begun && f.historyEnd > 0 && f.pos.Seq < f.historyEnd && t.id != f.runningTurn {
 		return
 	}
 	it.turn = t

@@ -77,7 +77,7 @@ func queuedMessageOf(e *chat.Event, b chat.UserMessage) queuedMessage {
 }
 
 func (f *fold) turnStarted(e *chat.Event, b chat.TurnStarted) {
-	t := &turn{id: b.TurnID, workstream: e.Workstream, uuid: turnUUID(b.TurnID), queuedMessage: f.lastMessage}
+	t := &turn{id: b.TurnID, workstream: e.Workstream, uuid: turnUUID(b.TurnID), queuedMessage: f.lastMessage, begun: e.Seq <= f.from}
 	if i := f.queueIndex(b.Trigger); i >= 0 {
 		t.queuedMessage = f.queued[i]
 		f.queued = slices.Delete(f.queued, i, i+1)

@@ -3,6 +3,7 @@ package nemo
 import (
 	"cmp"
 	"context"
+	"regexp"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/text"
@@ -162,8 +163,8 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return err
 }
 
-// findPrompt finds the prompt that a frame answers: the one that parent_id names, else the one that the client shows,
-// else the oldest.
+// findPrompt finds the prompt that a frame answers: the one that parent_id names, else that of the same answer if it is sent again, else the
+// one that the client shows, else the oldest.
 func (s *socket) findPrompt(ctx context.Context, c chat.Caller, f *clientFrame) (*subscription, *openPrompt, error) {
 	sub, err := s.subscriptionOf(ctx, c, f)
 	if err != nil {
@@ -188,6 +189,9 @@ func (s *socket) findPrompt(ctx context.Context, c chat.Caller, f *clientFrame) 
 			found = a
 		}
 	}
+	if p, err := s.promptOfSameAnswer(ctx, c, sub.session, f.name(), found == nil); p != nil || err != nil {
+		return sub, p, err
+	}
 	switch {
 	case last != nil && (last.matches(f.Parent) || found == nil || shown != nil && shown != found && shown == last):
 		return sub, last, nil // it has ended; storing the answer fails with the reason
@@ -196,6 +200,26 @@ func (s *socket) findPrompt(ctx context.Context, c chat.Caller, f *clientFrame) 
 	}
 	return sub, found, nil
 }
+
+// promptOfSameAnswer returns the prompt that an answer with the same id has answered, nil if there is none. A client that lost its connection
+// sends its answer again; it must not answer the next prompt, which the person has not seen. Some clients use an id twice, so while
+// another prompt is open only an id that nobody uses twice counts.
+func (s *socket) promptOfSameAnswer(ctx context.Context, c chat.Caller, id chat.SessionID, name string, any bool) (*openPrompt, error) {
+	if !any && !uuidForm.MatchString(name) {
+		return nil, nil
+	}
+	e, err := s.d.opt.Sessions.Sent(ctx, c, id, name)
+	if err != nil || e == nil {
+		return nil, err
+	}
+	p, err := s.d.opt.Sessions.Prompt(ctx, c, id, chat.AnswerOf(e.Body))
+	if err != nil || p == nil {
+		return nil, err
+	}
+	return &openPrompt{Prompt: *p, turn: &turn{}}, nil
+}
+
+var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // subscriptionOf returns the subscription to the conversation of an answer, which is followed from now on.
 func (s *socket) subscriptionOf(ctx context.Context, c chat.Caller, f *clientFrame) (*subscription, error) {

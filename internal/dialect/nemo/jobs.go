@@ -17,7 +17,9 @@ import (
 // jobFields are the fields of a job's body beside the workflow's.
 var jobFields = map[string]bool{"job_id": true, "sync_timeout": true, "expiry_seconds": true}
 
-var jobID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,100}$`)
+var jobID = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+func validJobID(id string) bool { return len(id) <= 100 && jobID.MatchString(id) }
 
 func jobConversation(id string) string { return "nemo-job-" + id }
 
@@ -99,7 +101,7 @@ func jobOptions(fields map[string]json.RawMessage) (id string, wait int, expiry 
 	wait = number("sync_timeout", 0, maxSync, 0)
 	b, _ := json.Marshal(number("expiry_seconds", minExpiry, maxExpiry, defaultExpiry))
 	if raw, ok := fields["job_id"]; ok && string(raw) != "null" {
-		if json.Unmarshal(raw, &id) != nil || !jobID.MatchString(id) {
+		if json.Unmarshal(raw, &id) != nil || !validJobID(id) {
 			err = refuse(codeMessage, "job_id has 1 to 100 of A-Z a-z 0-9 . _ -")
 		}
 	}
@@ -113,7 +115,7 @@ func (d *Dialect) showJob(r *http.Request, c chat.Caller) (any, error) {
 // job reads the state of a job.
 func (d *Dialect) job(ctx context.Context, c chat.Caller, id string) (job, error) {
 	missing := chat.Errorf(chat.NotFound, "Job %s not found", text.Clip(id, 100))
-	if !jobID.MatchString(id) {
+	if !validJobID(id) {
 		return job{}, missing
 	}
 	sess, err := d.opt.Sessions.Own(ctx, c, jobConversation(id))

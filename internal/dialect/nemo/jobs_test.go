@@ -34,7 +34,7 @@ func TestJobs(t *testing.T) {
 	if code, body, _ = w.Call("POST", "/v1/workflow/async", `{"input_message":"/fail no","job_id":"j-2","sync_timeout":120}`); code != 200 || !strings.Contains(body, `"status":"failure","error":"no"`) {
 		t.Errorf("%d %s", code, body)
 	}
-	for _, bad := range []string{`{"input_message":"hi","sync_timeout":301}`, `{"input_message":"hi","expiry_seconds":1}`, `{"input_message":"hi","job_id":"a b"}`} {
+	for _, bad := range []string{`{"input_message":"hi","sync_timeout":301}`, `{"input_message":"hi","expiry_seconds":1}`, `{"input_message":"hi","job_id":"a b"}`, `{"input_message":"hi","job_id":"` + strings.Repeat("j", 101) + `"}`} {
 		if code, body, _ := w.Call("POST", "/v1/workflow/async", bad); code != 422 {
 			t.Errorf("%s: %d %s", bad, code, body)
 		}

@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,12 +81,23 @@ func TestPongOfAnotherPing(t *testing.T) {
 // Where a gateway drops pings, what was sent counts as acknowledged.
 func TestKillWithoutPongs(t *testing.T) {
 	t.Parallel()
-	var later atomic.Int64
-	w := newServer(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
+	w := newServer(t, setup{change: func(o *Options) { o.FirstPong = 10 * time.Millisecond }})
 	c := w.dial("?conversation_id=c1")
 	c.ignorePings.Store(true)
-	c.sync() // the first ping is out
-	later.Store(int64(firstPong + time.Second))
+	c.sync()
+	ignored := func() bool {
+		w.dialect.points.mu.Lock()
+		defer w.dialect.points.mu.Unlock()
+		for _, waits := range w.dialect.points.waitingForStart {
+			return waits[0].s.ignoresPings()
+		}
+		return false
+	}
+	for end := time.Now().Add(30 * time.Second); !ignored(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("the server still waits for a pong")
+		}
+	}
 	c.say("c1", "m1", "/tool calc {}")
 	c.readTurn()
 	c.say("c1", "m2", "/ask text")
@@ -99,14 +111,16 @@ func TestKillWithoutPongs(t *testing.T) {
 	}
 }
 
-// The client may have seen nothing, so it gets everything again.
+// The client may have seen nothing, so it gets everything again, also if this process was stopped for a while.
 func TestDisconnectBeforeFirstPong(t *testing.T) {
 	t.Parallel()
 	for _, killed := range []bool{false, true} {
-		began := time.Now() // and no time passes
-		w := newServer(t, setup{now: func() time.Time { return began }})
+		var later atomic.Int64
+		w := newServer(t, setup{now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})
 		c := w.dial("?conversation_id=c1")
 		c.ignorePings.Store(true)
+		c.sync() // the first ping is out
+		later.Store(int64(time.Minute))
 		c.say("c1", "m1", "hi")
 		c.readTurn()
 		if killed {

@@ -19,7 +19,7 @@ import (
 // to twice their size, so that not every change rewrites it.
 const maxPointFile = 4 << 20
 
-// pointFile keeps resume points over a restart or a kill: one line per change, the last line of a key counts. A lost
+// pointFile keeps resume points over a restart or a kill: one line per change, the last line of a key and a node counts. A lost
 // line costs a repeated sentence, so there is no fsync. Lines contain no text and no session id. It is guarded by the
 // lock of resumePoints.
 type pointFile struct {
@@ -37,6 +37,8 @@ type savedPoint struct {
 	at      position
 	when    time.Time
 	state   clientState
+	moves   uint64 // the number of the last move, see nodes.go
+	node    string // whose clients they are; "" means this one
 }
 
 // openPointFile returns the file in dir, and the points that an earlier process left in it, in the order of their changes.
@@ -68,7 +70,8 @@ func openPointFile(dir string, log *slog.Logger) (*pointFile, []savedPoint) {
 
 func parsePoint(line string) (p savedPoint, ok bool) {
 	fields := strings.Fields(line)
-	if len(fields) != 9 || fields[8] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) {
+	n := len(fields) - 1
+	if n != 8 && n != 10 || fields[n] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) { // earlier versions wrote seconds, and no moves and node
 		return p, false
 	}
 	var err error
@@ -86,12 +89,20 @@ func parsePoint(line string) (p savedPoint, ok bool) {
 		*seq = chat.Seq(n)
 	}
 	when, err := strconv.ParseInt(fields[6], 10, 64)
+	if err != nil {
+		return p, false
+	}
 	p.key, p.when, p.state = fields[0], time.Unix(when, 0), clientState(fields[7])
+	if n == 10 {
+		p.when = time.UnixMicro(when)
+		p.moves, err = strconv.ParseUint(fields[8], 10, 64)
+		p.node = strings.TrimPrefix(fields[9], "@")
+	}
 	return p, err == nil
 }
 
 func appendPoint(b []byte, p savedPoint) []byte {
-	line := fmt.Sprintf("%s %d %s %d %d %d %d %s ", p.key, p.clients, p.at.Cursor, p.at.Base, p.at.Held, p.at.Shown, p.when.Unix(), p.state)
+	line := fmt.Sprintf("%s %d %s %d %d %d %d %s %d @%s ", p.key, p.clients, p.at.Cursor, p.at.Base, p.at.Held, p.at.Shown, p.when.UnixMicro(), p.state, p.moves, p.node)
 	return append(append(append(b, line...), checksum(line)...), '\n')
 }
 

@@ -40,13 +40,17 @@ func TestLargePointFileIsNotRewrittenEachTime(t *testing.T) {
 }
 
 func TestPointLines(t *testing.T) {
-	p := savedPoint{"3f2a", 7, position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), connectionLost}
+	p := savedPoint{"3f2a", 7, position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), connectionLost, 3, "n1-3f2a"}
 	line := strings.TrimSuffix(string(appendPoint(nil, p)), "\n")
 	got, ok := parsePoint(line)
-	if !ok || got.key != p.key || got.clients != p.clients || !got.at.equal(p.at) || !got.when.Equal(p.when) || got.state != p.state {
+	if !ok || got.key != p.key || got.clients != p.clients || !got.at.equal(p.at) || !got.when.Equal(p.when) || got.state != p.state || got.moves != p.moves || got.node != p.node {
 		t.Errorf("%q is read as %v", line, got)
 	}
-	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left "} {
+	earlier := "3f2a 7 42 4 0 0 1 left " // of a version without moves and nodes
+	if got, ok := parsePoint(earlier + checksum(earlier)); !ok || got.key != p.key || got.moves != 0 || got.node != "" {
+		t.Errorf("%q is read as %v, %t", earlier, got, ok)
+	}
+	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left ", "3f2a 7 42 4 0 0 1 left x @n "} {
 		if _, ok := parsePoint(bad + checksum(bad)); ok {
 			t.Errorf("%q is taken for a point", bad)
 		}

@@ -223,6 +223,51 @@ func TestFirstAnswerCounts(t *testing.T) {
 	}
 }
 
+// A client whose connection broke sends its answer again on a new one, when the prompt has ended: it gets no error.
+// An answer that came late does.
+func TestTheSameAnswerAgainIsAccepted(t *testing.T) {
+	t.Parallel()
+	for _, ask := range []string{"/ask text", "/approve deploy {}"} {
+		w := newServer(t, setup{})
+		c := w.dial("")
+		c.say("c1", "m1", ask)
+		p := c.prompt()
+		c.answer("c1", "a1", p.Parent, "continue")
+		c.readTurn()
+		c.drop()
+		back := w.dial("")
+		back.answer("c1", "a1", p.Parent, "continue")
+		back.answer("c1", "a2", p.Parent, "continue")
+		frames := back.until(isError) // the end of the turn may come again
+		if f := frames[len(frames)-1]; f.Parent != "a2" {
+			t.Errorf("%s: %s", ask, f.raw)
+		}
+	}
+}
+
+// An answer that is sent again does not answer the next prompt, which its sender has not seen.
+func TestTheSameAnswerAgainIsNotForTheNextPrompt(t *testing.T) {
+	t.Parallel()
+	const id = "0c7e2c4e-6f43-4b57-9a5b-2f1a6b1c9d10"
+	w := newServer(t, setup{})
+	c := w.dial("")
+	c.say("c1", "m1", "/ask text")
+	first := c.prompt()
+	c.answer("c1", id, first.Parent, "continue")
+	c.readTurn()
+	c.say("c1", "m2", "/approve deploy {}")
+	c.prompt()
+	c.drop()
+	back := w.dial("")
+	back.answer("c1", id, first.Parent, "continue")
+	back.answer("c1", "1c7e2c4e-6f43-4b57-9a5b-2f1a6b1c9d11", "", "cancel")
+	for _, text := range back.readTurn() {
+		if strings.Contains(text.raw, "deploy gave") {
+			t.Errorf("the old answer has approved the call: %s", text.raw)
+		}
+	}
+}
+
 type answerFunc func(ctx context.Context, t *agent.Turn) error
 
 func (f answerFunc) Answer(ctx context.Context, t *agent.Turn) error { return f(ctx, t) }

@@ -72,8 +72,11 @@ const (
 // those that departed within one window share the lowest position among them, and none of them misses anything.
 type resumePoint struct {
 	live         []*subscription
-	departed     savedPoint // no clients when all have returned
-	conversation string     // the departed clients' name of the session; "" after a restart
+	departed     savedPoint            // no clients when all have returned
+	conversation string                // the departed clients' name of the session; "" after a restart
+	moves        uint64                // the number of the last move, see nodes.go
+	elsewhere    map[string]savedPoint // what is known of the clients of other nodes, by node
+	answered     time.Time             // when the live ones have last responded to a question of another node
 }
 
 // mayReturn reports whether departed clients may still return although others are connected.
@@ -88,6 +91,7 @@ func (p *resumePoint) mayReturn(now time.Time) bool {
 // saved is the line in the file: the lowest position of all clients that have one.
 func (p *resumePoint) saved(now time.Time) savedPoint {
 	s := p.departed
+	s.moves = p.moves
 	if len(p.live) == 0 {
 		return s
 	}
@@ -109,26 +113,40 @@ func (p *resumePoint) saved(now time.Time) savedPoint {
 // resumePoints records who follows each conversation, and how far departed clients have read. NeMo's protocol has no
 // cursor, so this is the only way to continue where a client stopped.
 type resumePoints struct {
-	now func() time.Time
+	now   func() time.Time
+	nodes *Nodes // nil on a single server
 
 	mu              sync.Mutex
 	file            *pointFile
 	byKey           map[string]*resumePoint
 	waitingForStart map[subscriptionKey][]*subscription // of conversations that do not exist yet
+	unsent          map[*resumePoint]bool               // those that other nodes do not have yet
+	questions       map[string]chan nodeMessage         // get the answers of other nodes
 }
 
-func newResumePoints(dir string, now func() time.Time, log *slog.Logger) *resumePoints {
-	r := &resumePoints{now: now, byKey: map[string]*resumePoint{}, waitingForStart: map[subscriptionKey][]*subscription{}}
+func newResumePoints(dir string, nodes *Nodes, now func() time.Time, log *slog.Logger) *resumePoints {
+	r := &resumePoints{
+		now: now, nodes: nodes, byKey: map[string]*resumePoint{}, waitingForStart: map[subscriptionKey][]*subscription{},
+		unsent: map[*resumePoint]bool{}, questions: map[string]chan nodeMessage{},
+	}
 	file, saved := openPointFile(dir, log)
+	r.file = file
 	for _, s := range saved {
+		if s.node != "" {
+			if nodes != nil {
+				r.heardPoint(s.node, s)
+			}
+			continue
+		}
 		if s.state == connected {
 			s.state, s.when = connectionLost, now() // by the end of that process
 		}
 		if now().Sub(s.when) < pointLifetime {
-			r.point(s.key).departed = s
+			p := r.point(s.key)
+			p.departed, p.moves = s, s.moves
 		}
 	}
-	if r.file = file; file.path != "" {
+	if file.path != "" {
 		if err := file.rewrite(r.all()); err != nil {
 			file.fail(err)
 		}
@@ -140,7 +158,24 @@ func newResumePoints(dir string, now func() time.Time, log *slog.Logger) *resume
 func (r *resumePoints) all() iter.Seq[savedPoint] {
 	return func(yield func(savedPoint) bool) {
 		for _, p := range r.byKey {
-			if s := p.saved(r.now()); s.clients > 0 && r.now().Sub(s.when) < pointLifetime && !yield(s) {
+			for s := range r.known(p) {
+				if !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// known yields what this node knows about the clients of a conversation, first its own.
+func (r *resumePoints) known(p *resumePoint) iter.Seq[savedPoint] {
+	return func(yield func(savedPoint) bool) {
+		now := r.now()
+		if s := p.saved(now); s.clients > 0 && now.Sub(s.when) < pointLifetime && !yield(s) {
+			return
+		}
+		for _, s := range p.elsewhere {
+			if now.Sub(s.when) < pointLifetime && !yield(s) {
 				return
 			}
 		}
@@ -161,17 +196,26 @@ func (r *resumePoints) addSender(key string, sub *subscription) {
 	defer r.mu.Unlock()
 	p := r.point(key)
 	p.departed.clients = 0
+	p.move(r.now())
 	r.attach(p, sub)
 }
 
-// resume adds a client that returns, and gives it the position of the departed ones. Connections that do not answer are
-// closed first. While others are connected and none departed lately, the client is a new tab and has no position.
+// resume adds a client that returns, and gives it the position of the departed ones, in a cluster also of those of other nodes.
+// Connections that do not answer are closed first. While others are connected and none departed lately, the client is a new tab and has no position.
 func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription) (at position, ok bool) {
 	r.closeStale(key, sub.s)
+	live := r.ask(ctx, key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.point(key)
-	if ok = ctx.Err() == nil && p.departed.clients > 0 && (len(p.live) == 0 || p.mayReturn(r.now())); ok {
+	if ctx.Err() == nil {
+		others := r.gather(p, live) + len(p.live)
+		ok = p.departed.clients > 0 && (others == 0 || p.mayReturn(r.now()))
+		if !ok && others == 0 {
+			p.move(r.now()) // what a node has that could not answer is older than what this client gets
+		}
+	}
+	if ok {
 		p.departed.clients--
 		at, sub.saved = p.departed.at, p.departed.at
 	}
@@ -181,6 +225,7 @@ func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription
 
 // attach adds a client; the caller holds mu. A new tab has no position until it is saved.
 func (r *resumePoints) attach(p *resumePoint, sub *subscription) {
+	p.adopt(p.lastMove())
 	sub.point = p
 	p.live = append(p.live, sub)
 }
@@ -190,11 +235,18 @@ func (r *resumePoints) save(sub *subscription, at position) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sub.saved = at
-	r.file.append(sub.point.saved(r.now()), r.all())
+	r.record(sub.point)
+}
+
+// record stores a point that has changed; the caller holds mu.
+func (r *resumePoints) record(p *resumePoint) {
+	r.file.append(p.saved(r.now()), r.all())
+	r.changed(p)
 }
 
 // depart records where a client stopped whose connection has ended.
 func (r *resumePoints) depart(sub *subscription, at position, state clientState) {
+	defer r.sendChanges() // at once: the server may be about to end
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now := sub.point, r.now()
@@ -208,7 +260,7 @@ func (r *resumePoints) depart(sub *subscription, at position, state clientState)
 	p.departed.clients++
 	p.departed.when, p.departed.state = now, state
 	p.conversation = sub.enc.conversation
-	r.file.append(p.saved(now), r.all())
+	r.record(p)
 }
 
 // point returns the resume point of a conversation. To make room it drops conversations without a connected client.
@@ -232,7 +284,7 @@ func (r *resumePoints) point(key string) *resumePoint {
 	return p
 }
 
-// closeStale closes the connections of a conversation that do not answer a ping, other than s.
+// closeStale closes the connections of a conversation that do not answer a ping, other than s, which may be nil.
 func (r *resumePoints) closeStale(key string, s *socket) {
 	r.mu.Lock()
 	var others []*socket
@@ -247,8 +299,8 @@ func (r *resumePoints) closeStale(key string, s *socket) {
 	var wait sync.WaitGroup
 	for _, o := range others {
 		wait.Go(func() {
-			if !o.respondsToPing(s.d.opt.Gone) {
-				o.closeReplaced(s.d.opt.Gone)
+			if gone := o.d.opt.Gone; !o.respondsToPing(gone) {
+				o.closeReplaced(gone)
 			}
 		})
 	}

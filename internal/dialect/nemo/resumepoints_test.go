@@ -11,7 +11,7 @@ import (
 
 // openPoints opens the resume points of a folder. Those opened on it before count as killed.
 func openPoints(dir string, now *time.Time) *resumePoints {
-	return newResumePoints(dir, func() time.Time { return *now }, slog.New(slog.DiscardHandler))
+	return newResumePoints(dir, nil, func() time.Time { return *now }, slog.New(slog.DiscardHandler))
 }
 
 func positionAt(seq chat.Seq) position { return position{Cursor: chat.Cursor{Seq: seq}, Base: 1} }

@@ -27,10 +27,13 @@ type sessions interface {
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	ListAll(ctx context.Context, c chat.Caller, f core.Filter) iter.Seq2[chat.Session, error]
+	GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Session, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Prompt(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string) (*chat.Prompt, error)
+	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
@@ -58,11 +61,13 @@ type Options struct {
 	Schema       string                                                                   // of sockets that name none: nemo (default), documented, agentiq, aiq
 	Dir          string                                                                   // keeps resume points over a restart; "" means that they are not kept
 	Tools        func(ctx context.Context) []MCPClient                                    // for /mcp/client/tool/list
+	Nodes        *Nodes                                                                   // the other nodes of a cluster; nil on a single server
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of a file
 	AuthTimeout time.Duration // how long a socket stays open without authentication; 0 means 10 s
 	Gone        time.Duration // how long an old socket has to answer a ping when its client reconnects; 0 means 2 s
+	FirstPong   time.Duration // how long a client may take to answer its first ping; then it answers none; 0 means 10 s
 	Now         func() time.Time
 	NewID       func() string // ids of frames without an event; nil means random
 	Logger      *slog.Logger
@@ -89,6 +94,7 @@ type Dialect struct {
 func New(opt Options) *Dialect {
 	opt.AuthTimeout = cmp.Or(opt.AuthTimeout, 10*time.Second)
 	opt.Gone = cmp.Or(opt.Gone, 2*time.Second)
+	opt.FirstPong = cmp.Or(opt.FirstPong, 10*time.Second)
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
@@ -106,7 +112,7 @@ func New(opt Options) *Dialect {
 	d.unauthenticated = wire.NewAuthLimit(maxUnauthenticated, maxUnauthenticatedFrame, opt.AuthTimeout)
 	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: log}
 	d.openAI = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeOpenAIError, Log: log}
-	d.points = newResumePoints(opt.Dir, opt.Now, log)
+	d.points = newResumePoints(opt.Dir, opt.Nodes, opt.Now, log)
 	return d
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
 // testServer is a whole server in the process, with a NeMo dialect.
@@ -39,6 +40,7 @@ type setup struct {
 	agents  map[string]agent.Agent // beside the demo agent
 	cluster *servertest.Cluster    // nil is a single server
 	change  func(*Options)
+	routes  func() []wire.Route // beside those of the dialect
 }
 
 func newServer(t testing.TB, s setup) *testServer {
@@ -61,7 +63,11 @@ func newServer(t testing.TB, s setup) *testServer {
 		s.change(&opt)
 	}
 	w.dialect = New(opt)
-	h.Serve(w.dialect.Routes())
+	routes := w.dialect.Routes()
+	if s.routes != nil {
+		routes = append(routes, s.routes()...)
+	}
+	h.Serve(routes)
 	return w
 }
 
@@ -136,12 +142,18 @@ type frame struct {
 
 func (w *testServer) dial(query string, header ...string) *client {
 	w.t.Helper()
+	return w.dialAt("/websocket"+query, header...)
+}
+
+// dialAt connects to an address of the server.
+func (w *testServer) dialAt(address string, header ...string) *client {
+	w.t.Helper()
 	h := http.Header{}
 	for i := 0; i+1 < len(header); i += 2 {
 		h.Set(header[i], header[i+1])
 	}
 	c := &client{t: w.t}
-	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.HTTP.URL, "http")+"/websocket"+query, &websocket.DialOptions{
+	conn, res, err := websocket.Dial(w.t.Context(), "ws"+strings.TrimPrefix(w.HTTP.URL, "http")+address, &websocket.DialOptions{
 		HTTPHeader: h, OnPingReceived: func(context.Context, []byte) bool { return !c.ignorePings.Load() },
 	})
 	if err != nil {
@@ -152,8 +164,8 @@ func (w *testServer) dial(query string, header ...string) *client {
 	}
 	conn.SetReadLimit(16 << 20)
 	c.conn = conn
-	if q, err := url.ParseQuery(strings.TrimPrefix(query, "?")); err == nil {
-		c.schema = q.Get("schema")
+	if u, err := url.Parse(address); err == nil {
+		c.schema = u.Query().Get("schema")
 	}
 	w.t.Cleanup(func() { conn.CloseNow() })
 	return c

@@ -16,6 +16,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
+	"github.com/parley-hq/parley/internal/sleep"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -55,8 +56,8 @@ type socket struct {
 	readAll     bool          // the client has read all that was sent before the server shut down
 	readEndedAt time.Time
 
-	opened    time.Time     // when the first ping was sent
 	ponged    atomic.Bool   // the client answers pings
+	noPongs   atomic.Bool   // it has not answered any for Options.FirstPong
 	pingCount atomic.Uint64 // pings are numbered
 	arrived   atomic.Bool   // something arrived since the last heartbeat
 
@@ -74,18 +75,25 @@ func subscriptionKeyOf(c chat.Caller, conversation string) subscriptionKey {
 }
 
 // sessionParam is what the UI may send to tell its browsers apart.
-var sessionParam = regexp.MustCompile(`^[A-Za-z0-9\-_.~]{1,256}$`)
+var sessionParam = regexp.MustCompile(`^[A-Za-z0-9\-_.~]+$`)
+
+// maxSessionParam is its length. It is not in the expression, which would be compiled to as many steps at every start.
+const maxSessionParam = 256
+
+func validSessionParam(s string) bool {
+	return len(s) <= maxSessionParam && sessionParam.MatchString(s)
+}
 
 // serveSocket accepts a WebSocket connection. Without a credential in the request, nothing is answered until a message
 // brings one.
 func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	browser := q.Get("session")
-	if browser != "" && !sessionParam.MatchString(browser) {
+	if browser != "" && !validSessionParam(browser) {
 		d.http.Fail(w, r, chat.Errorf(chat.Denied, "the session in the address may hold letters, digits and - _ . ~ only"))
 		return
 	}
-	if cookie, err := r.Cookie("nat-session"); err == nil && sessionParam.MatchString(cookie.Value) {
+	if cookie, err := r.Cookie("nat-session"); err == nil && validSessionParam(cookie.Value) {
 		browser = cookie.Value
 	}
 	schema := d.schema
@@ -150,7 +158,6 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	defer s.authWait.End()
 	s.authWait.Begin(conn, maxFrame, errAuthTimeout.Error(), func() { s.cancel(errAuthTimeout) })
 	conn.OnPong(s.pong)
-	s.opened = s.d.opt.Now()
 	s.ping(ctx) // before anything else, so that its answer comes first
 	s.group.Go(func() { s.heartbeat(ctx) })
 	if s.authErr == nil {
@@ -175,6 +182,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 
 // heartbeat keeps the connection open and closes it when the client does not answer.
 func (s *socket) heartbeat(ctx context.Context) {
+	s.awaitFirstPong(ctx)
 	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
 	silent := 0
@@ -225,13 +233,20 @@ func (s *socket) pong(payload []byte) {
 	}
 }
 
-// firstPong is how long a client may take to answer its first ping.
-const firstPong = 10 * time.Second
+// awaitFirstPong finds out whether the client answers pings. It counts in steps: a process that was stopped for a while must not
+// take a client for one that does not answer, and what it sent to it for read.
+func (s *socket) awaitFirstPong(ctx context.Context) {
+	const steps = 10
+	for range steps {
+		if sleep.For(ctx, s.d.opt.FirstPong/steps) != nil || s.ponged.Load() {
+			return
+		}
+	}
+	s.noPongs.Store(true)
+}
 
 // ignoresPings reports whether the client answers no pings at all, as behind a gateway that drops them.
-func (s *socket) ignoresPings() bool {
-	return !s.ponged.Load() && s.d.opt.Now().Sub(s.opened) > firstPong
-}
+func (s *socket) ignoresPings() bool { return s.noPongs.Load() && !s.ponged.Load() }
 
 // respondsToPing reports whether the client is still connected. One that never answered a ping (a gateway may drop
 // them) counts as connected until its connection fails.

@@ -3,11 +3,11 @@ package nemo
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/retry"
 )
 
 // importMarker is the metadata of a session whose history is being imported. It has no agent until that is done.
@@ -23,7 +23,7 @@ func (d *Dialect) submit(ctx context.Context, c chat.Caller, conversation string
 		return sess, e, false, err
 	}
 	files := attachment.Extract(content, attachment.Uploads)
-	if sess, err = d.ensureSession(ctx, c, conversation, m, text); err != nil {
+	if sess, err = d.ensureSession(ctx, c, conversation, m); err != nil {
 		return sess, e, false, err
 	}
 	if len(files) > 0 {
@@ -59,7 +59,7 @@ func (m *decodedMessage) context() json.RawMessage {
 
 // ensureSession finds or creates the conversation. The history that a client sends is stored only in a session that it
 // creates.
-func (d *Dialect) ensureSession(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage, text string) (chat.Session, error) {
+func (d *Dialect) ensureSession(ctx context.Context, c chat.Caller, conversation string, m *decodedMessage) (chat.Session, error) {
 	sess, err := d.opt.Sessions.Own(ctx, c, conversation)
 	if err == nil && sess.Agent == chat.NoAgent && string(sess.Metadata) == importMarker {
 		return d.activateAgent(ctx, c, sess.ID) // the server ended during the import
@@ -67,7 +67,7 @@ func (d *Dialect) ensureSession(ctx context.Context, c chat.Caller, conversation
 	if err == nil || chat.CodeOf(err) != chat.NotFound {
 		return sess, err
 	}
-	n := chat.NewSession{Title: cutBytes(strings.Join(strings.Fields(text), " "), 80)}
+	var n chat.NewSession
 	if len(m.History) > 0 {
 		n.Agent, n.Metadata = chat.NoAgent, json.RawMessage(importMarker)
 	}
@@ -123,34 +123,36 @@ func (d *Dialect) importHistory(ctx context.Context, c chat.Caller, id chat.Sess
 	return nil
 }
 
-// maxAttempts bounds how often a message is tried. The main line changes once per turn.
-const maxAttempts = 20
+// errChanged is the error of a message before which the main line has changed too often.
+var errChanged = chat.Errorf(chat.Conflict, "the conversation is changing too fast; send the message again").WithReason(chat.SessionChanged)
 
 // appendMessage stores a message. In the same append it stops the turn that NeMo started before and withdraws NeMo's
 // waiting messages, because NeMo clients cannot tell two answers apart. Turns of other dialects continue. The append
 // fails when the main line has changed since it was read; then it is tried again.
 func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, repeated bool, err error) {
-	for range maxAttempts {
+	err = retry.WhileChanged(ctx, func() error {
 		line, err := d.lineState(ctx, c, id)
 		if err != nil {
-			return e, false, err
+			return err
 		}
 		draft.Interrupt, draft.Expect = line.interrupt, &line.expected
 		events, err := d.opt.Sessions.Append(ctx, c, id, append(line.withdrawn, draft))
 		switch {
 		case err == nil:
 			e = events[len(events)-1]
-			return e, e.Seq <= line.last, nil
+			repeated = e.Seq <= line.last
+			return nil
 		case chat.ReasonOf(err) == chat.ClientIDReused:
 			if draft, err = withoutClientID(draft); err != nil {
-				return e, false, err
+				return err
 			}
+			return errChanged
 		case chat.ReasonOf(err) == chat.SessionChanged, chat.CodeOf(err) == chat.Conflict && len(line.withdrawn) > 0:
-		default:
-			return e, false, err
+			return errChanged.Because(err)
 		}
-	}
-	return e, false, chat.Errorf(chat.Conflict, "the conversation is changing too fast; send the message again")
+		return err
+	})
+	return e, repeated, err
 }
 
 // lineState is the main line as a new message finds it.

@@ -97,14 +97,15 @@ func (sub *subscription) sendError(ctx context.Context, err error) {
 
 // start finds the session and where to start in it.
 func (sub *subscription) start(ctx context.Context) (core.Start, error) {
-	at, known, err := sub.findSession(ctx)
+	at, known, st, err := sub.findSession(ctx)
 	if err != nil {
 		return core.Start{}, err
 	}
-	st, err := sub.s.d.opt.Sessions.State(ctx, sub.caller, sub.session)
-	if err != nil {
-		sub.s.d.points.depart(sub, at, connectionLost)
-		return core.Start{}, err
+	if known {
+		if st, err = sub.state(ctx, at.Cursor.Seq); err != nil {
+			sub.s.d.points.depart(sub, at, connectionLost)
+			return core.Start{}, err
+		}
 	}
 	line := st.Line("")
 	if !known || at.Cursor.Seq > st.Last { // a new client, or the log lost its end in a power cut: start with the running turn
@@ -140,26 +141,34 @@ func (sub *subscription) start(ctx context.Context) (core.Start, error) {
 	return core.Start{Cursor: &chat.Cursor{Seq: max(base, 1) - 1}}, nil
 }
 
-// findSession finds the session, or waits until it exists, and returns the position of the client in it.
-func (sub *subscription) findSession(ctx context.Context) (at position, known bool, err error) {
+// findSession finds the session, or waits until it exists, and returns the position of the client in it. For a client without one
+// it returns the state of the session when the client connected, because what happens later belongs to this client.
+func (sub *subscription) findSession(ctx context.Context) (at position, known bool, st *chat.State, err error) {
 	defer sub.stopWaiting()
 	points, waited := sub.s.d.points, false
 	for sub.session == "" {
-		sess, err := sub.s.d.opt.Sessions.Own(ctx, sub.caller, sub.enc.conversation)
+		var sess chat.Session
+		err := whileUnavailable(ctx, func() (err error) {
+			sess, err = sub.s.d.opt.Sessions.Own(ctx, sub.caller, sub.enc.conversation)
+			return err
+		})
 		if err == nil {
 			sub.session = sess.ID
 			if waited { // the client has nothing of it, so it must not take over the position of another one
 				points.add(sub.resumeKey(), sub)
-				return position{Base: 1}, true, nil
+				return position{Base: 1}, true, nil, nil
+			}
+			if st, err = sub.state(ctx, 0); err != nil {
+				return at, false, nil, err
 			}
 			at, known = points.resume(ctx, sub.resumeKey(), sub)
 			if !known && sess.CreatedAt >= sub.since {
 				at, known = position{Base: 1}, true // the session started after the client connected
 			}
-			return at, known, nil
+			return at, known, st, nil
 		}
 		if chat.CodeOf(err) != chat.NotFound {
-			return at, false, err
+			return at, false, nil, err
 		}
 		waited = true // a message from here or from another tab may start it
 		select {
@@ -167,16 +176,42 @@ func (sub *subscription) findSession(ctx context.Context) (at position, known bo
 			sub.session = sub.firstMessage.Session
 		case <-sub.wakeup:
 		case <-ctx.Done():
-			return at, false, context.Cause(ctx)
+			return at, false, nil, context.Cause(ctx)
 		}
 	}
 	select {
 	case <-sub.messaged:
 	case <-ctx.Done():
-		return at, false, context.Cause(ctx)
+		return at, false, nil, context.Cause(ctx)
 	}
 	points.addSender(sub.resumeKey(), sub)
-	return justBefore(sub.firstMessage.Seq), true, nil
+	return justBefore(sub.firstMessage.Seq), true, nil, nil
+}
+
+// state returns the session's state. A node of a cluster that is behind waits until it has the event with a sequence.
+func (sub *subscription) state(ctx context.Context, seq chat.Seq) (st *chat.State, err error) {
+	err = whileUnavailable(ctx, func() error {
+		if _, err := sub.s.d.opt.Sessions.GetAt(ctx, sub.caller, sub.session, seq); err != nil {
+			return err
+		}
+		st, err = sub.s.d.opt.Sessions.State(ctx, sub.caller, sub.session)
+		return err
+	})
+	return st, err
+}
+
+// retryPause is the time until something is tried again that this node could not do.
+const retryPause = 250 * time.Millisecond
+
+// whileUnavailable calls f until it does not fail with the code unavailable. A node of a cluster fails so while it is behind the others or cut off;
+// the client cannot know that it should connect again. A server that shuts down ends ctx.
+func whileUnavailable(ctx context.Context, f func() error) error {
+	for {
+		err := f()
+		if chat.CodeOf(err) != chat.Unavailable || sleep.For(ctx, retryPause) != nil {
+			return err
+		}
+	}
 }
 
 // resumeKey binds a resume point to the identity, the browser and the session.
@@ -236,6 +271,12 @@ const browserFrameInterval = 40 * time.Millisecond
 
 // copyEvents writes the events and previews of the session as frames.
 func (sub *subscription) copyEvents(ctx context.Context, start core.Start) error {
+	return whileUnavailable(ctx, func() error { return sub.copyFrom(ctx, start.Cursor) })
+}
+
+// copyFrom is copyEvents until the first error. It moves the cursor.
+func (sub *subscription) copyFrom(ctx context.Context, cursor *chat.Cursor) error {
+	start := core.Start{Cursor: &chat.Cursor{Seq: cursor.Seq, Blocks: slices.Clone(cursor.Blocks)}}
 	for batch, err := range sub.s.d.opt.Sessions.Watch(ctx, sub.caller, sub.session, start, nil) {
 		if err != nil {
 			return err
@@ -262,6 +303,7 @@ func (sub *subscription) copyEvents(ctx context.Context, start core.Start) error
 		if sub.s.isBrowser && len(out) > 0 {
 			_ = sleep.For(ctx, browserFrameInterval) // the loop ends with ctx
 		}
+		cursor.Seq, cursor.Blocks = batch.Cursor.Seq, append(cursor.Blocks[:0], batch.Cursor.Blocks...)
 	}
 	return nil
 }

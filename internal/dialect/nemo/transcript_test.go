@@ -55,24 +55,10 @@ func TestTranscripts(t *testing.T) {
 	})
 }
 
-// inCluster removes what may differ in a cluster: why a turn was resumed after all nodes were restarted, and unfinished thinking,
-// which goes to the nodes beside the log, so that the finished text may come before it.
-func inCluster(b []byte) []byte {
-	b = resumedBecause.ReplaceAll(b, []byte(`"reason":""`))
-	var lines []string
-	for line := range strings.Lines(string(b)) {
-		if n := len(lines); n > 0 && thinking.MatchString(line) && thinking.ReplaceAllString(line, "") == thinking.ReplaceAllString(lines[n-1], "") {
-			lines = lines[:n-1]
-		}
-		lines = append(lines, line)
-	}
-	return []byte(strings.Join(lines, ""))
-}
+// inCluster removes what may differ in a cluster: why a turn was resumed after all nodes were restarted.
+func inCluster(b []byte) []byte { return resumedBecause.ReplaceAll(b, []byte(`"reason":""`)) }
 
-var (
-	resumedBecause = regexp.MustCompile(`"reason":"the server (was restarted|that ran it was lost, and another one took the session over)"`)
-	thinking       = regexp.MustCompile(`"name":"Thinking","payload":"[^"]*"`)
-)
+var resumedBecause = regexp.MustCompile(`"reason":"the server (was restarted|that ran it was lost, and another one took the session over)"`)
 
 var settled = []struct {
 	re *regexp.Regexp

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/retry"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -121,28 +122,19 @@ func (a *attachments) draft() chat.Draft {
 	return d
 }
 
-// maxTries is how often a change is decided, when others come between.
-const maxTries = 20
-
-// again calls decide until the session does not change meanwhile.
-func again(decide func() (string, error)) (reply string, err error) {
-	for range maxTries {
-		if reply, err = decide(); chat.ReasonOf(err) != chat.SessionChanged {
-			break
-		}
-	}
-	return reply, err
-}
-
 // changeAttachments takes a signal about files. Each change is one event with all
 // attachments, because clients read it so.
-func (d *Dialect) changeAttachments(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (string, error) {
+func (d *Dialect) changeAttachments(ctx context.Context, c chat.Caller, sess run, name string, payload json.RawMessage) (reply string, err error) {
 	var in fileSignal
 	if err := decodeSignal(name, payload, &in); err != nil {
 		return "", err
 	}
 	defer d.lock.Lock(string(sess.ID))()
-	return again(func() (string, error) { return d.changeOnce(ctx, c, sess, name, in) })
+	err = retry.WhileChanged(ctx, func() error {
+		reply, err = d.changeOnce(ctx, c, sess, name, in)
+		return err
+	})
+	return reply, err
 }
 
 func (d *Dialect) changeOnce(ctx context.Context, c chat.Caller, sess run, name string, in fileSignal) (string, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/retry"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -54,8 +55,14 @@ func (d *Dialect) userInput(ctx context.Context, c chat.Caller, sess run, in use
 	if err != nil {
 		return "", err
 	}
-	if request := promptOf(st, meta, workstream); request != "" {
-		return d.answer(ctx, c, st, request, in, meta.Approval)
+	request := promptOf(st, meta, workstream)
+	if e, err := d.opt.Sessions.Sent(ctx, c, sess.ID, clientID(in.ClientID)); err != nil {
+		return "", err
+	} else if e != nil {
+		request = chat.AnswerOf(e.Body) // an answer or a message is sent again; the message may be the one that asks
+	}
+	if request != "" {
+		return d.answer(ctx, c, sess.ID, request, in, meta.Approval)
 	}
 	if workstream != "" {
 		_, err := d.opt.Sessions.MessageWorkstream(ctx, c, sess.ID, workstream, chat.Steering{Text: in.Message, ClientID: clientID(in.ClientID)})
@@ -86,10 +93,14 @@ func promptOf(st *chat.State, meta inputMetadata, workstream string) string {
 	return ""
 }
 
-// answer answers a prompt.
-func (d *Dialect) answer(ctx context.Context, c chat.Caller, st *chat.State, request string, in userInput, decided *approvalReply) (string, error) {
+// answer answers a prompt. The same answer again, when the prompt has ended, is the first one.
+func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, request string, in userInput, decided *approvalReply) (string, error) {
 	a := chat.Answer{Text: in.Message, ClientID: clientID(in.ClientID)}
-	if p := st.Prompt(request); p != nil {
+	p, err := d.opt.Sessions.Prompt(ctx, c, id, request)
+	if err != nil {
+		return "", err
+	}
+	if p != nil {
 		choice := in.Message
 		if decided != nil {
 			choice = decided.Decision
@@ -111,7 +122,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, st *chat.State, req
 			a.Text, a.Values = "", []string{in.Message}
 		}
 	}
-	_, err := d.opt.Sessions.Answer(ctx, c, st.Session.ID, request, a)
+	_, err = d.opt.Sessions.Answer(ctx, c, id, request, a)
 	return "The question was answered.", err
 }
 
@@ -137,9 +148,13 @@ func decisionOf(call, choice, reason string) chat.Decision {
 
 // userMessage appends a message with the attachments that were not sent to the
 // agent yet.
-func (d *Dialect) userMessage(ctx context.Context, c chat.Caller, sess run, in userInput) (string, error) {
+func (d *Dialect) userMessage(ctx context.Context, c chat.Caller, sess run, in userInput) (reply string, err error) {
 	defer d.lock.Lock(string(sess.ID))()
-	return again(func() (string, error) { return d.messageOnce(ctx, c, sess, in) })
+	err = retry.WhileChanged(ctx, func() error {
+		reply, err = d.messageOnce(ctx, c, sess, in)
+		return err
+	})
+	return reply, err
 }
 
 func (d *Dialect) messageOnce(ctx context.Context, c chat.Caller, sess run, in userInput) (string, error) {

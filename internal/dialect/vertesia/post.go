@@ -2,6 +2,7 @@ package vertesia
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"strings"
 
@@ -56,8 +57,11 @@ func (d *Dialect) postMessage(ctx context.Context, c chat.Caller, id chat.Sessio
 	return err
 }
 
-// openBlock returns an open block of a session, or nil.
+// openBlock returns an open block of a session with all chunks that were accepted, or nil.
 func (d *Dialect) openBlock(ctx context.Context, c chat.Caller, id chat.SessionID, block chat.BlockID) (*chat.Block, error) {
+	if _, err := d.opt.Sessions.GetAtPosition(ctx, c, id, math.MaxInt64); err != nil {
+		return nil, err
+	}
 	open, err := d.opt.Sessions.Blocks(ctx, c, id)
 	if err != nil {
 		return nil, err

@@ -250,7 +250,7 @@ func (d *Dialect) resolveQuestion(r *http.Request, c chat.Caller) (any, error) {
 	if p := st.Prompt(request); p != nil {
 		waited = max(0, int64(d.now()-p.AskedAt)/1000)
 	}
-	_, err = d.answer(r.Context(), c, st, request, userInput{Message: in.Response}, nil)
+	_, err = d.answer(r.Context(), c, st.Session.ID, request, userInput{Message: in.Response}, nil)
 	return map[string]any{"success": true, "webhookSent": false, "waitDurationMs": waited}, err
 }
 

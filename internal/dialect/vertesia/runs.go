@@ -304,14 +304,21 @@ func (d *Dialect) findRun(ctx context.Context, c chat.Caller, name string) (run,
 	if !child {
 		return run{Session: sess}, nil
 	}
-	st, err := d.opt.Sessions.State(ctx, c, sess.ID)
-	if err != nil {
-		return run{}, err
+	found, err := d.hasWorkstream(ctx, c, sess.ID, workstream)
+	if err == nil && !found {
+		if sess, err = d.opt.Sessions.Latest(ctx, c, sess.ID); err == nil { // another node may have launched it
+			found, err = d.hasWorkstream(ctx, c, sess.ID, workstream)
+		}
 	}
-	if workstream == "" || st.Workstream(workstream) == nil {
-		return run{}, chat.Errorf(chat.NotFound, "run %s has no workstream %q", sess.ID, text.Clip(workstream, 64))
+	if err == nil && !found {
+		err = chat.Errorf(chat.NotFound, "run %s has no workstream %q", sess.ID, text.Clip(workstream, 64))
 	}
-	return run{Session: sess, workstream: workstream}, nil
+	return run{Session: sess, workstream: workstream}, err
+}
+
+func (d *Dialect) hasWorkstream(ctx context.Context, c chat.Caller, id chat.SessionID, name string) (bool, error) {
+	st, err := d.opt.Sessions.State(ctx, c, id)
+	return err == nil && name != "" && st.Workstream(name) != nil, err
 }
 
 // fileOwner is findRun for the files of a run.

@@ -26,6 +26,8 @@ type sessions interface {
 	Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
+	GetAtPosition(ctx context.Context, c chat.Caller, id chat.SessionID, at chat.At) (chat.Session, error)
 	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	ListAll(ctx context.Context, c chat.Caller, f core.Filter) iter.Seq2[chat.Session, error]
 	All(ctx context.Context) iter.Seq2[chat.Session, error]
@@ -38,6 +40,8 @@ type sessions interface {
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
+	Prompt(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string) (*chat.Prompt, error)
+	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
 	StopAs(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason, ack string) (chat.StopResult, error)
 	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
 	Launch(ctx context.Context, c chat.Caller, id chat.SessionID, l chat.Launch) (chat.WorkstreamStatus, error)

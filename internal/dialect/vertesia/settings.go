@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/retry"
 )
 
 // approvals are the protocol's names of the approval settings.
@@ -118,8 +119,7 @@ func (b *settingsBody) changes() map[string]any {
 // from them.
 func (d *Dialect) change(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {
 	defer d.lock.Lock(string(id))()
-	_, err := again(func() (string, error) { return "", d.changeFrom(ctx, c, id, set, title) })
-	return err
+	return retry.WhileChanged(ctx, func() error { return d.changeFrom(ctx, c, id, set, title) })
 }
 
 func (d *Dialect) changeFrom(ctx context.Context, c chat.Caller, id chat.SessionID, set map[string]any, title *string) error {

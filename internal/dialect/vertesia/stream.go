@@ -74,7 +74,7 @@ func (d *Dialect) follow(r *http.Request, c chat.Caller, sess run, skip bool, fr
 	}
 	after := chat.At(math.MaxInt64) // from now on
 	if at > 0 {
-		cursor, last, err := d.cursorAt(r.Context(), c, &sess.Session, at)
+		cursor, last, err := d.cursorAt(r.Context(), c, sess.ID, at)
 		if err != nil {
 			return nil, err
 		}

@@ -78,7 +78,7 @@ func (d *Dialect) readForward(ctx context.Context, c chat.Caller, sess run, p *m
 	defer cancel()
 	start := core.Start{Cursor: &chat.Cursor{}, ByPosition: true}
 	if p.since > 0 {
-		cursor, last, err := d.cursorAt(ctx, c, &sess.Session, p.since)
+		cursor, last, err := d.cursorAt(ctx, c, sess.ID, p.since)
 		if err != nil {
 			return err
 		}
@@ -190,14 +190,18 @@ func position(q *edge.Query, name string) chat.At {
 // cursorAt turns a position into a cursor, and returns the last event at or before
 // it, of which the client may lack messages. A position after the last message is
 // taken for that of the last message: it comes from a clock that is ahead.
-func (d *Dialect) cursorAt(ctx context.Context, c chat.Caller, sess *chat.Session, at chat.At) (cursor chat.Cursor, last *chat.Event, err error) {
-	// Blocks first: a block that is finished meanwhile is an event after the cursor,
-	// and its entry in the cursor is ignored.
-	open, err := d.opt.Sessions.Blocks(ctx, c, sess.ID)
+func (d *Dialect) cursorAt(ctx context.Context, c chat.Caller, id chat.SessionID, at chat.At) (cursor chat.Cursor, last *chat.Event, err error) {
+	sess, err := d.opt.Sessions.GetAtPosition(ctx, c, id, at)
 	if err != nil {
 		return cursor, nil, err
 	}
-	if last, err = d.lastBefore(ctx, c, sess, at); err != nil {
+	// Blocks first: a block that is finished meanwhile is an event after the cursor,
+	// and its entry in the cursor is ignored.
+	open, err := d.opt.Sessions.Blocks(ctx, c, id)
+	if err != nil {
+		return cursor, nil, err
+	}
+	if last, err = d.lastBefore(ctx, c, &sess, at); err != nil {
 		return cursor, nil, err
 	}
 	if last != nil {

@@ -2,6 +2,7 @@ package x1
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
@@ -230,8 +231,22 @@ func TestAnInterruptedEraseIsFinished(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.close()
-	w = newServer(t, options{dir: dir})
+	// A node of a cluster may not be able to read a session right after its start.
+	w = newServer(t, options{dir: dir, change: func(o *Options) { o.Sessions = &busySessions{sessions: o.Sessions} }})
 	w.until("the archive forgets it", func() bool { return len(w.archive("s1")) == 0 })
+}
+
+// busySessions fails for the first time that a session is looked up.
+type busySessions struct {
+	sessions
+	asked atomic.Bool
+}
+
+func (s *busySessions) Get(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
+	if !s.asked.Swap(true) {
+		return chat.Session{}, chat.Errorf(chat.Unavailable, "this node has not caught up")
+	}
+	return s.sessions.Get(ctx, c, id)
 }
 
 // If the archive's sequence grows by less than was published, the session is compared

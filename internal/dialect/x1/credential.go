@@ -49,8 +49,8 @@ func (c Credential) String() string { return fmt.Sprintf("credential of %s for %
 
 // Bounds of a credential's lifetime.
 const (
-	DefaultLife = 15 * time.Minute
-	MaxLife     = 12 * time.Hour
+	defaultLife = 15 * time.Minute
+	maxLife     = 12 * time.Hour
 )
 
 // sidecarUser is the login name of x1's own sidecar: it serves any session and has no
@@ -178,10 +178,10 @@ func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 		return Credential{}, chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", text.Clip(string(role), 64))
 	}
 	if life == 0 {
-		life = DefaultLife
+		life = defaultLife
 	}
-	if life < time.Second || life > MaxLife {
-		return Credential{}, chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(MaxLife/time.Second))
+	if life < time.Second || life > maxLife {
+		return Credential{}, chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(maxLife/time.Second))
 	}
 	until := d.opt.Now().Add(life)
 	if !c.Expires.IsZero() && c.Expires.Before(until) {
@@ -292,7 +292,7 @@ func (d *Dialect) loginWithCredential(ctx context.Context, user, password string
 	}
 	a := bus.Grant{OK: true, Account: guestAccount, Name: user, Until: time.Unix(h.Until, 0), Subscribe: []string{h.Inbox + ".>"}}
 	for _, k := range h.Role.publishes() {
-		a.Publish = append(a.Publish, upPrefix+Token(h.Session)+"."+string(k))
+		a.Publish = append(a.Publish, upPrefix+subjectToken(h.Session)+"."+string(k))
 	}
 	for _, k := range h.Role.subscribes() {
 		a.Subscribe = append(a.Subscribe, Subject(h.Session, k))

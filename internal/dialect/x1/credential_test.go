@@ -153,7 +153,7 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 	} else {
 		c.Close()
 	}
-	later.Store(int64(DefaultLife + time.Second))
+	later.Store(int64(defaultLife + time.Second))
 	refused("one that has expired", nats.UserInfo(good.User, good.Password))
 	later.Store(0)
 	if _, err := w.Sessions.Erase(t.Context(), chat.Trusted, "s1"); err != nil {

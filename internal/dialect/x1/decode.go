@@ -13,9 +13,9 @@ import (
 // maxDepth bounds how deep a message may be nested.
 const maxDepth = 128
 
-// Decode reads an envelope from a subject of session id. NATS permissions cover the
+// decode reads an envelope from a subject of session id. NATS permissions cover the
 // subject but not the body, so the session_id in the body must be the same.
-func Decode(id chat.SessionID, b []byte) (Message, error) {
+func decode(id chat.SessionID, b []byte) (Message, error) {
 	var m Message
 	if err := wire.CheckJSON(b, maxDepth); err != nil {
 		return m, chat.Errorf(chat.Invalid, "not an x1 message: it is not valid JSON, or nested too deeply").Because(err)

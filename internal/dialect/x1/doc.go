@@ -8,7 +8,7 @@
 //
 //	mapping    the NATS server maps the subject to parley.in.…, which viewers cannot see (subjects.go)
 //	inbound    receives it; messages of one session are handled in order (inbound.go)
-//	ingest     decodes it, finds the session, drops copies, echoes and repetitions
+//	ingest     finds the session, decodes it, drops copies, echoes and repetitions
 //	           (ingest.go, replay.go), checks the epoch of the sidecar (epoch.go)
 //	Sessions   appends it: the event has its sequence and is durable
 //	reply      the sender gets {session_id, sequence, id}, if it gave a reply subject

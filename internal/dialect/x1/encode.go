@@ -13,15 +13,15 @@ import (
 
 // As returns a stored event in this dialect's form.
 func (d *Dialect) As(_ context.Context, f chat.Fact) (any, error) {
-	b, err := Encode(f)
+	b, err := encode(f)
 	return json.RawMessage(b), err
 }
 
-// Encode returns a stored event as it is published on events and archive. Most are sent
+// encode returns a stored event as it is published on events and archive. Most are sent
 // byte for byte as they are stored. Where a payload has the field names of x1's programs
 // and not those of x1's protocol page, the page's fields are added. Usage has x1's count of
 // input tokens.
-func Encode(f chat.Fact) ([]byte, error) {
+func encode(f chat.Fact) ([]byte, error) {
 	label, err := f.Label()
 	if err != nil {
 		return nil, err
@@ -128,23 +128,23 @@ func addMissing(payload json.RawMessage, want []field) (json.RawMessage, error) 
 	return out, nil
 }
 
-// EncodePreview returns a preview as it is published on delta: an envelope without a
+// encodePreview returns a preview as it is published on delta: an envelope without a
 // sequence.
-func EncodePreview(id chat.SessionID, p *chat.Preview) []byte {
+func encodePreview(id chat.SessionID, p *chat.Preview) []byte {
 	b := make([]byte, 0, 192+len(p.Text))
 	b = append(b, `{"session_id":"`...)
 	b = append(b, id...)
 	b = append(b, `","timestamp":"`...)
 	b = append(b, p.At.String()...)
 	b = append(b, `","type":"`...)
-	b = append(b, DeltaType(p.Kind)...)
+	b = append(b, deltaType(p.Kind)...)
 	b = append(b, `","payload":`...)
 	b = p.AppendJSON(b)
 	return append(b, '}')
 }
 
-// DeltaType is the type of a preview's envelope.
-func DeltaType(k chat.BlockKind) string {
+// deltaType is the type of a preview's envelope.
+func deltaType(k chat.BlockKind) string {
 	if k == chat.ThinkingBlock {
 		return "agent.thinking.delta"
 	}

@@ -13,6 +13,11 @@ func (p *projector) eraseArchived(ctx context.Context, l *projection, stream jet
 	p.publishing.Lock() // a batch that began before the erasure may have an event of it
 	// A kill in the middle must not look like damage at the next start.
 	err := p.mark.forgetArchiveState()
+	if err == nil && p.unconfirmed {
+		b := p.newBatch(ctx)
+		b.held.Subject, b.held.Data, b.count = l.archive, []byte("{}"), 1
+		err = p.confirm(b) // then everything before it is stored, and is erased with it
+	}
 	p.publishing.Unlock()
 	if err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 )
 
-// Decode refuses a message, or returns one of the session of its subject.
+// decode refuses a message, or returns one of the session of its subject.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"session_id":"s1","timestamp":"2026-01-01T00:00:00Z","sequence":0,"type":"user.message","payload":{"text":"hi"}}`,
@@ -18,7 +18,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, err := Decode("s1", b)
+		m, err := decode("s1", b)
 		if err != nil {
 			return
 		}
@@ -57,7 +57,7 @@ func FuzzEncode(f *testing.F) {
 		}
 		e := chat.Event{Session: "s1", Seq: 7, At: 1, Type: d.Type, Payload: d.Payload, Body: d.Body}
 		fact := e.Fact()
-		b, err := Encode(fact)
+		b, err := encode(fact)
 		if err != nil {
 			return // what cannot be read as stored
 		}

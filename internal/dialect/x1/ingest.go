@@ -38,7 +38,7 @@ func (d *Dialect) ingest(ctx context.Context, conn *nats.Conn, a *incoming) {
 
 // store appends one message, or says why it is not stored, which is no error.
 func (d *Dialect) store(ctx context.Context, conn *nats.Conn, a *incoming, at *sidecarSession) (e chat.Event, dropped string, err error) {
-	m, err := Decode(a.id, a.msg.Data)
+	m, err := decode(a.id, a.msg.Data)
 	if err != nil {
 		return e, "", err
 	}
@@ -110,7 +110,7 @@ func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSess
 	if cerr != nil {
 		return nil, cerr
 	}
-	m, _ := Decode(a.id, a.msg.Data) // store refuses a bad one
+	m, _ := decode(a.id, a.msg.Data) // store refuses a bad one
 	meta := sidecarMeta{Sidecar: true, AgentID: agentNamed(&c, a, &m)}
 	if chat.CodeOf(err) == chat.NotFound && !a.guest {
 		metadata, merr := withSidecarMeta(nil, meta)

@@ -17,7 +17,7 @@ func (d *Dialect) input(ctx context.Context, a *incoming) {
 	if d.opt.External && a.msg.Header.Get(HeaderSequence) != "" {
 		return // published by a server, stored already
 	}
-	m, err := Decode(a.id, a.msg.Data)
+	m, err := decode(a.id, a.msg.Data)
 	if err == nil && m.expired(d.opt.Now()) {
 		d.dropped(a, "expired")
 		return
@@ -133,18 +133,17 @@ func (d *Dialect) stop(ctx context.Context, a *incoming, m *Message) {
 func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *userFields) (e chat.Event, err error) {
 	ans := chat.Answer{Text: s.Text, Values: s.Values, ClientID: m.ClientID}
 	request := s.RequestID
-	if request == "" || len(s.Values) == 0 {
-		st, err := d.opt.Sessions.State(ctx, c, m.Session)
+	if request == "" {
+		if request, err = d.promptFor(ctx, c, m); err != nil {
+			return e, err
+		}
+	}
+	if len(s.Values) == 0 {
+		p, err := d.opt.Sessions.Prompt(ctx, c, m.Session, request)
 		if err != nil {
 			return e, err
 		}
-		if request == "" {
-			if len(st.Prompts) != 1 {
-				return e, chat.Errorf(chat.Invalid, "%d prompts are open; give the request_id of the one to answer", len(st.Prompts))
-			}
-			request = st.Prompts[0].RequestID
-		}
-		if p := st.Prompt(request); p != nil && p.Input == nil {
+		if p != nil && p.Input == nil {
 			approve, ok := edge.ParseConsent(s.Text)
 			if !ok {
 				return e, chat.Errorf(chat.Invalid, "this prompt asks for consent: answer with a text such as approve or deny")
@@ -158,6 +157,26 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, m *Message, s *user
 		return err
 	})
 	return e, err
+}
+
+// promptFor is the request id of the prompt that an answer without one is for: that of the first answer if it is sent again,
+// else that of the only open prompt.
+func (d *Dialect) promptFor(ctx context.Context, c chat.Caller, m *Message) (string, error) {
+	e, err := d.opt.Sessions.Sent(ctx, c, m.Session, m.ClientID)
+	if err != nil {
+		return "", err
+	}
+	if e != nil && chat.AnswerOf(e.Body) != "" {
+		return chat.AnswerOf(e.Body), nil
+	}
+	st, err := d.opt.Sessions.State(ctx, c, m.Session)
+	if err != nil {
+		return "", err
+	}
+	if len(st.Prompts) != 1 {
+		return "", chat.Errorf(chat.Invalid, "%d prompts are open; give the request_id of the one to answer", len(st.Prompts))
+	}
+	return st.Prompts[0].RequestID, nil
 }
 
 // retry repeats a call while the store is unavailable, because senders do not repeat
@@ -188,7 +207,7 @@ func (d *Dialect) retry(ctx context.Context, do func() error) error {
 
 // delta shows a preview of what an agent is writing.
 func (d *Dialect) delta(ctx context.Context, a *incoming) {
-	m, err := Decode(a.id, a.msg.Data)
+	m, err := decode(a.id, a.msg.Data)
 	var piece chat.Preview
 	if err == nil {
 		if err = json.Unmarshal(m.Payload, &piece); err != nil {
@@ -196,7 +215,7 @@ func (d *Dialect) delta(ctx context.Context, a *incoming) {
 		}
 	}
 	if err == nil {
-		if m.Type == DeltaType(chat.ThinkingBlock) {
+		if m.Type == deltaType(chat.ThinkingBlock) {
 			piece.Kind = chat.ThinkingBlock
 		}
 		piece.Attempt = m.Attempt

@@ -31,6 +31,8 @@ type projector struct {
 	batches    uint64 // number of the newest batch
 	archived   uint64 // the archive's last sequence, if counted
 	counted    bool
+	// A batch was not confirmed: the archive may still store messages of it, until it confirms a later one.
+	unconfirmed bool
 
 	mu          sync.Mutex
 	archive     jetstream.Stream // nil while not connected

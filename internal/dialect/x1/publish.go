@@ -108,7 +108,7 @@ func (b *batch) end() error {
 		}
 	}
 	if b.err != nil {
-		p.counted = false
+		p.counted, p.unconfirmed = false, true
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		for _, l := range b.sessions {
@@ -149,7 +149,7 @@ func (p *projector) confirm(b *batch) error {
 				p.d.log.Warn(errNotArchived.Error(), "answer", string(m.Data))
 				return errNotArchived
 			}
-			p.archived = ack.Seq
+			p.archived, p.unconfirmed = ack.Seq, false
 			return nil
 		}
 		lost := !p.conn.IsConnected() || p.conn.Stats().Reconnects != connects
@@ -170,7 +170,7 @@ func (p *projector) publishQueued(ctx context.Context) int {
 		if j.piece != nil {
 			// A preview that is lost is part of the finished block.
 			if p.hasSubscribers(j.projection.delta) {
-				_ = p.conn.Publish(j.projection.delta, EncodePreview(j.projection.id, j.piece))
+				_ = p.conn.Publish(j.projection.delta, encodePreview(j.projection.id, j.piece))
 			}
 			continue
 		}

@@ -178,18 +178,7 @@ const slack = 5 * time.Minute
 func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 	from := p.mark.from - chat.At(slack.Microseconds())
 	for _, workspace := range p.mark.workspaces() {
-		for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-			err := p.recheck(ctx, workspace, from)
-			if err == nil {
-				break
-			}
-			if ctx.Err() == nil {
-				p.d.log.WarnContext(ctx, "sessions cannot be compared with the archive of x1; trying again", "workspace", workspace, "err", err)
-			}
-			if sleep.For(ctx, wait) != nil {
-				return
-			}
-		}
+		p.untilDone(ctx, "sessions cannot be compared with the archive of x1", func() error { return p.recheck(ctx, workspace, from) })
 	}
 	for done := false; !done; {
 		p.mu.Lock()
@@ -205,7 +194,19 @@ func (p *projector) recover(ctx context.Context, stream jetstream.Stream) {
 			}
 		}
 	}
-	p.sweep(ctx, stream, from)
+	p.untilDone(ctx, "the archive of x1 cannot be searched for erased sessions", func() error { return p.sweep(ctx, stream, from) })
+}
+
+// untilDone calls f until it succeeds or ctx ends.
+func (p *projector) untilDone(ctx context.Context, failure string, f func() error) {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		err := f()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		p.d.log.WarnContext(ctx, failure+"; trying again", "err", err)
+		sleep.For(ctx, wait)
+	}
 }
 
 // recheck compares the sessions that were active since a time with the archive.
@@ -238,27 +239,31 @@ func (p *projector) tooManyBehind() bool {
 }
 
 // sweep removes sessions from the archive that were erased since a time, in case NATS was not
-// connected or a power cut undid the erasure.
-func (p *projector) sweep(ctx context.Context, stream jetstream.Stream, since chat.At) {
+// connected, the process was killed, or a power cut undid the erasure.
+func (p *projector) sweep(ctx context.Context, stream jetstream.Stream, since chat.At) error {
 	if p.mark.clean {
-		return
+		return nil
 	}
 	// Listing the subjects is slow if many sessions were active.
 	if any, err := p.d.opt.ErasedSince(ctx, since); err == nil && !any {
-		return
+		return nil
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter("x1.session.*.archive"))
 	if err != nil {
-		p.d.log.WarnContext(ctx, "the x1 archive could not be searched for erased sessions", "err", err)
-		return
+		return err
 	}
 	for s := range info.State.Subjects {
 		id, _, ok := ParseSubject(s)
-		if !ok || ctx.Err() != nil {
+		if !ok {
 			continue
 		}
-		if _, err := p.d.opt.Sessions.Get(ctx, chat.Trusted, id); chat.CodeOf(err) == chat.Gone {
+		switch _, err := p.d.opt.Sessions.Get(ctx, chat.Trusted, id); chat.CodeOf(err) {
+		case chat.Gone:
 			p.erase(id)
+		case "", chat.NotFound:
+		default:
+			return err
 		}
 	}
+	return nil
 }

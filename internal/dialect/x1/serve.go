@@ -41,8 +41,8 @@ func (d *Dialect) serveCredential(w http.ResponseWriter, r *http.Request, c chat
 	if err := d.http.Read(r, &ask); err != nil {
 		return err
 	}
-	if ask.TTL < 0 || ask.TTL > MaxLife.Seconds() {
-		return chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(MaxLife.Seconds()))
+	if ask.TTL < 0 || ask.TTL > maxLife.Seconds() {
+		return chat.Errorf(chat.Invalid, "ttl is 1 to %d seconds", int(maxLife.Seconds()))
 	}
 	id, err := d.opt.Sessions.Resolve(r.Context(), c, chat.SessionID(r.PathValue("id")))
 	if err != nil {

@@ -218,7 +218,7 @@ func (p *projector) deliver(ctx context.Context, id chat.SessionID, f chat.Fact,
 			return err
 		}
 	}
-	m.Subject = outPrefix + Token(id) + "." + string(Input)
+	m.Subject = outPrefix + subjectToken(id) + "." + string(Input)
 	return p.conn.PublishMsg(m)
 }
 

@@ -16,7 +16,7 @@ const headroom = 1 << 10
 // protocol page, else as it is stored (which always fits the embedded NATS), else with a
 // reference instead of its payload. So every event is published in some form.
 func fit(id chat.SessionID, f chat.Fact, limit int) ([]byte, error) {
-	data, err := Encode(f)
+	data, err := encode(f)
 	switch {
 	case err == nil && len(data) <= limit:
 		return data, nil

@@ -32,18 +32,20 @@ const (
 	OrchestrationAll = "x1.orchestration.>" // requests about child sessions
 )
 
-// Token is a session id as one token of a subject. Dots are legal in ids and
+// subjectToken is a session id as one token of a subject. Dots are legal in ids and
 // separate tokens, so they are written as %2E.
-func Token(id chat.SessionID) string { return strings.ReplaceAll(string(id), ".", "%2E") }
+func subjectToken(id chat.SessionID) string { return strings.ReplaceAll(string(id), ".", "%2E") }
 
-// ParseToken reads a token; ok is false when no session can have that id.
-func ParseToken(s string) (id chat.SessionID, ok bool) {
+// parseSubjectToken reads a token; ok is false when no session can have that id.
+func parseSubjectToken(s string) (id chat.SessionID, ok bool) {
 	id = chat.SessionID(strings.ReplaceAll(s, "%2E", "."))
 	return id, id.Validate() == nil
 }
 
 // Subject is x1.session.{id}.{kind}.
-func Subject(id chat.SessionID, k Kind) string { return sessionPrefix + Token(id) + "." + string(k) }
+func Subject(id chat.SessionID, k Kind) string {
+	return sessionPrefix + subjectToken(id) + "." + string(k)
+}
 
 const sessionPrefix = "x1.session."
 
@@ -61,7 +63,7 @@ func parseTail(s string) (id chat.SessionID, k Kind, ok bool) {
 	if !ok || strings.Contains(kind, ".") {
 		return "", "", false
 	}
-	id, ok = ParseToken(token)
+	id, ok = parseSubjectToken(token)
 	return id, Kind(kind), ok
 }
 
@@ -80,7 +82,7 @@ func (d *Dialect) outgoing(id chat.SessionID, k Kind) string {
 	if d.opt.External {
 		return Subject(id, k)
 	}
-	return outPrefix + Token(id) + "." + string(k)
+	return outPrefix + subjectToken(id) + "." + string(k)
 }
 
 // guestAccount is the account of clients with a credential.

@@ -10,10 +10,11 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// TrafficSession has the traffic records, one event each: what sidecars and providers
+// trafficSession has the traffic records, one event each: what sidecars and providers
 // publish on x1's audit subjects about the requests they handled. The server's own audit
-// log is another one (package audit). The name on the wire stays audit.
-const TrafficSession chat.SessionID = "sys-audit"
+// log is another one (package audit), in the sessions sys-audit-YEAR-MONTH. x1 calls its
+// subjects audit, and the id is part of data folders, so both keep that word.
+const trafficSession chat.SessionID = "sys-audit"
 
 // trafficType is the type of these events.
 const trafficType = "audit.recorded"
@@ -54,10 +55,10 @@ func (d *Dialect) recordTraffic(ctx context.Context, a *incoming) {
 	var events []chat.Event
 	if err == nil {
 		err = d.retry(ctx, func() (err error) {
-			events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, []chat.Draft{draft})
+			events, err = d.opt.Sessions.Append(ctx, chat.Trusted, trafficSession, []chat.Draft{draft})
 			if chat.CodeOf(err) == chat.NotFound {
-				if _, _, err = d.opt.Sessions.Create(ctx, chat.Trusted, chat.NewSession{ID: TrafficSession, Agent: chat.NoAgent, Title: "Audit"}); err == nil {
-					events, err = d.opt.Sessions.Append(ctx, chat.Trusted, TrafficSession, []chat.Draft{draft})
+				if _, _, err = d.opt.Sessions.Create(ctx, chat.Trusted, chat.NewSession{ID: trafficSession, Agent: chat.NoAgent, Title: "Audit"}); err == nil {
+					events, err = d.opt.Sessions.Append(ctx, chat.Trusted, trafficSession, []chat.Draft{draft})
 				}
 			}
 			return err
@@ -131,7 +132,7 @@ func (d *Dialect) Traffic(ctx context.Context, c chat.Caller, q TrafficQuery) (T
 		q.Session = sess.ID
 	}
 	read := 0
-	for e, err := range d.opt.Sessions.Events(ctx, chat.Trusted, TrafficSession, chat.Range{Before: q.Before, Desc: true, Types: []string{trafficType}}) {
+	for e, err := range d.opt.Sessions.Events(ctx, chat.Trusted, trafficSession, chat.Range{Before: q.Before, Desc: true, Types: []string{trafficType}}) {
 		if chat.CodeOf(err) == chat.NotFound {
 			return page, nil // there are no records yet
 		}

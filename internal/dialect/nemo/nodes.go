@@ -1,0 +1,237 @@
+package nemo
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/parley-hq/parley/internal/json"
+)
+
+// A client of a cluster may continue at another node. So the nodes tell each other how far their clients have read, and a node
+// asks the others before a client starts that it may not know. Messages between nodes may be lost: then a client gets text again that it has.
+//
+// A client that connects makes a move, which has a higher number than all moves before it. Of the positions that the nodes have of a
+// conversation those of the last move count: the others were passed since.
+
+// Nodes connects the dialects of the nodes of a cluster.
+type Nodes struct {
+	Name   string            // of this node
+	Spread func(data []byte) // gives a message to Heard of the dialect of all other nodes, unless it is lost; it does not block
+	Others func() int        // how many other nodes are heard
+	Least  int               // how many of them with this one are a majority
+}
+
+const (
+	spreadPause  = 20 * time.Millisecond  // changes of this time are sent together
+	askTime      = time.Second            // how long a node waits for all others that are heard
+	askLimit     = 4 * time.Second        // and for the least number of them: it may have just started
+	askAgain     = 250 * time.Millisecond // a question or an answer may be lost
+	maxPointList = 48 << 10               // bytes of points in a message
+)
+
+// nodeMessage is a message to the dialect of other nodes.
+type nodeMessage struct {
+	Node     string   `json:"node"`               // that sends it
+	Points   []string `json:"points,omitempty"`   // lines, see pointFile
+	Question string   `json:"question,omitempty"` // its id
+	Key      string   `json:"key,omitempty"`      // what the question is about
+	Answer   string   `json:"answer,omitempty"`   // the id of the question that it answers
+	Live     int      `json:"live,omitempty"`     // of an answer: clients that are connected to the node
+}
+
+// Heard takes a message of another node. It does not block.
+func (d *Dialect) Heard(data []byte) {
+	var m nodeMessage
+	if err := json.Unmarshal(data, &m); err != nil || d.opt.Nodes == nil {
+		d.log.Warn("a message of another node cannot be read; do all nodes run the same version?", "err", err)
+		return
+	}
+	d.points.heard(&m)
+}
+
+func (r *resumePoints) heard(m *nodeMessage) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, line := range m.Points {
+		if s, ok := parsePoint(line); ok && s.node != "" && s.node != r.nodes.Name {
+			r.heardPoint(m.Node, s)
+		}
+	}
+	if asked := r.questions[m.Answer]; asked != nil {
+		select {
+		case asked <- *m:
+		default: // more answers than nodes
+		}
+	}
+	if m.Question != "" {
+		go r.answer(m.Question, m.Key)
+	}
+}
+
+// heardPoint keeps what a node says of its own clients, or of those of a third node if that is news; the caller holds mu.
+func (r *resumePoints) heardPoint(from string, s savedPoint) {
+	p := r.point(s.key)
+	if have, ok := p.elsewhere[s.node]; ok && (s.moves < have.moves || s.moves == have.moves && s.node != from && !s.when.After(have.when)) {
+		return
+	}
+	if p.elsewhere == nil {
+		p.elsewhere = map[string]savedPoint{}
+	}
+	p.elsewhere[s.node] = s
+	if len(p.live) > 0 && r.now().Sub(p.answered) < 2*askTime {
+		p.adopt(s.moves) // another client has moved: those of this node have just responded
+	}
+	r.file.append(s, r.all())
+}
+
+// answer tells the other nodes what this one knows about a conversation, after it has closed connections that do not respond.
+func (r *resumePoints) answer(question, key string) {
+	r.closeStale(key, nil)
+	m := nodeMessage{Answer: question}
+	r.mu.Lock()
+	if p := r.byKey[key]; p != nil {
+		p.answered = r.now()
+		for _, sub := range p.live {
+			if sub.saved.Base != 0 {
+				m.Live++
+			}
+		}
+		for s := range r.known(p) {
+			m.Points = append(m.Points, r.line(s))
+		}
+	}
+	r.mu.Unlock()
+	r.spread(m)
+}
+
+// ask asks the other nodes about a conversation, so that they tell what they know. It returns how many clients of it are connected to
+// the nodes that answered.
+func (r *resumePoints) ask(ctx context.Context, key string) map[string]int {
+	if r.nodes == nil {
+		return nil
+	}
+	question, answers := randomID(), make(chan nodeMessage, 16)
+	r.mu.Lock()
+	r.questions[question] = answers
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.questions, question)
+	}()
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	live, begun := map[string]int{}, time.Now()
+	r.spread(nodeMessage{Question: question, Key: key})
+	for {
+		took := time.Since(begun)
+		if n := len(live); n >= r.nodes.Least && (n >= r.nodes.Others() || took > askTime) || took > askLimit {
+			return live
+		}
+		select {
+		case m := <-answers:
+			live[m.Node] = m.Live
+		case <-again.C:
+			r.spread(nodeMessage{Question: question, Key: key})
+		case <-ctx.Done():
+			return live
+		}
+	}
+}
+
+// gather makes the departed clients of other nodes those of this one, and returns how many are connected elsewhere. All clients of a
+// node that did not answer have departed: it was lost, or their connections do not respond. The caller holds mu.
+func (r *resumePoints) gather(p *resumePoint, live map[string]int) (connectedElsewhere int) {
+	now, d := r.now(), &p.departed
+	p.adopt(p.lastMove())
+	moved := false
+	for node, s := range p.elsewhere {
+		n, answered := live[node]
+		connectedElsewhere += n
+		if s.clients -= n; s.moves < p.moves || s.clients <= 0 || now.Sub(s.when) >= pointLifetime {
+			continue
+		}
+		if !answered && s.state == connected {
+			s.state, s.when = connectionLost, now
+		}
+		if d.clients == 0 || s.at.before(d.at) {
+			d.at = s.at
+		}
+		if d.clients == 0 || s.when.After(d.when) {
+			d.state, d.when = s.state, s.when
+		}
+		d.clients += s.clients
+		moved = true
+	}
+	if moved {
+		p.move(now)
+	}
+	return connectedElsewhere
+}
+
+// move begins a new move. Its number is the time in microseconds, or more: a node that other nodes could not tell the last move has a
+// higher number, too.
+func (p *resumePoint) move(now time.Time) { p.moves = max(p.lastMove()+1, uint64(now.UnixMicro())) }
+
+// adopt sets the number of the last move, unless it is higher already. The clients that departed before have continued elsewhere.
+func (p *resumePoint) adopt(moves uint64) {
+	if p.moves < moves {
+		p.moves, p.departed.clients = moves, 0
+	}
+}
+
+// lastMove is the number of the last move that is known.
+func (p *resumePoint) lastMove() uint64 {
+	moves := p.moves
+	for _, s := range p.elsewhere {
+		moves = max(moves, s.moves)
+	}
+	return moves
+}
+
+// line is a point as other nodes get it.
+func (r *resumePoints) line(s savedPoint) string {
+	if s.node == "" {
+		s.node = r.nodes.Name
+	}
+	return strings.TrimSuffix(string(appendPoint(nil, s)), "\n")
+}
+
+// changed sends a point to the other nodes soon, with others that change meanwhile; the caller holds mu.
+func (r *resumePoints) changed(p *resumePoint) {
+	if r.nodes == nil {
+		return
+	}
+	if r.unsent[p] = true; len(r.unsent) == 1 {
+		time.AfterFunc(spreadPause, r.sendChanges)
+	}
+}
+
+// sendChanges sends the points that have changed.
+func (r *resumePoints) sendChanges() {
+	if r.nodes == nil {
+		return
+	}
+	var messages []nodeMessage
+	size := maxPointList
+	r.mu.Lock()
+	for p := range r.unsent {
+		line := r.line(p.saved(r.now()))
+		if size += len(line); size > maxPointList {
+			messages, size = append(messages, nodeMessage{}), len(line)
+		}
+		m := &messages[len(messages)-1]
+		m.Points = append(m.Points, line)
+	}
+	clear(r.unsent)
+	r.mu.Unlock()
+	for _, m := range messages {
+		r.spread(m)
+	}
+}
+
+func (r *resumePoints) spread(m nodeMessage) {
+	m.Node = r.nodes.Name
+	r.nodes.Spread(appendJSON(nil, m))
+}
