@@ -10,7 +10,7 @@
 # make bench  measures against the systems named in docs/benchmarks.md; make bench-test checks the cost beside a bare server
 # make fuzz   fuzzes every decoder for a moment each
 # make chaos  kills the server under load and damages its files for a minute; CHAOS="-for 3h" for longer
-# make chaos-cluster kills, stops, pauses, cuts off, damages and replaces the nodes of a cluster under load, for a minute; CHAOS="-for 1h" for longer
+# make chaos-cluster kills, stops, pauses, cuts off, damages and replaces the nodes of a cluster under load, with clients of all dialects, for a minute; CHAOS="-for 1h" for longer
 # make chaos-log kills, pauses and cuts off the nodes of a cluster's log for a minute; CHAOS="-for 3h" for longer
 # make release builds binaries for Linux and macOS, their checksums and the list of their modules, in bin/release
 # make vuln   looks for known vulnerabilities in what is linked, where the database can be reached

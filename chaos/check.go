@@ -134,7 +134,8 @@ func (c *campaign) search(l *load) error {
 		}
 		for _, text := range l.erased {
 			if bytes.Contains(b, []byte(text)) {
-				c.counts.fault(&c.counts.left, "%s still holds an erased text", filepath.Base(path))
+				name, _ := filepath.Rel(c.data, path) // of a file below it
+				c.counts.fault(&c.counts.left, "%s still holds an erased text", name)
 			}
 		}
 		return nil

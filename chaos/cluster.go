@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +23,6 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/cluster"
-	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/serverprocess"
 	"github.com/parley-hq/parley/internal/sleep"
 )
@@ -33,6 +35,7 @@ type clusterRun struct {
 	links  *faults.Links
 	nodes  [faults.NodeCount]*server
 	load   *load
+	talks  *talks
 	acks   *faults.Acks
 	copies int
 
@@ -57,16 +60,16 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 	if err := x.start(ctx); err != nil {
 		return err
 	}
-	var urls []string
+	var urls, nats []string
 	for _, n := range x.nodes {
-		urls = append(urls, n.url())
+		urls, nats = append(urls, n.url()), append(nats, n.nats)
 	}
 	cl, err := connect(urls...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	x.load = newLoad(cl)
+	x.load, x.talks = newLoad(cl), newTalks(cl, urls, nats)
 	ctx, cancel := context.WithCancel(ctx)
 	ends, stop := context.WithCancel(ctx)
 	defer stop()
@@ -80,6 +83,7 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 	if err := x.startProbes(ctx, ends, &working); err != nil {
 		return err
 	}
+	x.talks.start(ctx, ends, &working)
 	disturb := x.newFaults()
 	if err := disturb.WaitBack(ctx); err != nil {
 		return err
@@ -94,10 +98,14 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 	case <-ended:
 	case <-time.After(settle):
 		c.counts.fault(&c.counts.stuck, "the work did not end within %s after the last fault", settle)
+		if err := x.saveStacks(); err != nil {
+			return err
+		}
 	}
 	if err := x.check(ctx); err != nil {
 		return err
 	}
+	x.talks.print()
 	count, _ := disturb.Print()
 	x.printCounts(count)
 	return nil
@@ -109,17 +117,10 @@ func (x *clusterRun) start(ctx context.Context) (err error) {
 	if err := os.WriteFile(secret, []byte("the secret of a cluster that is disturbed on purpose"), 0o600); err != nil {
 		return err
 	}
-	var listen []string
-	for range faults.NodeCount {
-		addr, err := freeport.Find()
-		if err != nil {
-			return err
-		}
-		listen = append(listen, addr)
-	}
-	if x.links, err = faults.NewLinks(listen); err != nil {
+	if x.links, err = faults.NewLinks(); err != nil {
 		return err
 	}
+	listen := x.links.Listen()
 	for i := range x.nodes {
 		at, err := newLocation(filepath.Join(x.data, fmt.Sprint("n", i)))
 		if err != nil {
@@ -135,7 +136,7 @@ func (x *clusterRun) start(ctx context.Context) (err error) {
 					return err
 				}
 			}
-			n.args = serverprocess.Serve(n.addr, n.data, "--nats", "off", "--grace", "2s", "--cluster-listen", listen[i],
+			n.args = serverprocess.Serve(n.addr, n.data, "--nats", n.nats, "--grace", "2s", "--cluster-listen", listen[i],
 				"--cluster-peers", strings.Join(peers(i), ","), "--cluster-secret-file", secret, "--cluster-log-age", "10m")
 		}
 		for _, n := range x.nodes {
@@ -330,9 +331,17 @@ func (x *clusterRun) check(ctx context.Context) error {
 		defer cl.Close()
 		clients[i] = cl
 	}
-	for id := range x.load.events {
-		if err := x.compare(ctx, clients, id); err != nil {
-			return err
+	for _, wrong := range x.talks.wrong {
+		n.fault(&n.lost, "%s", wrong)
+	}
+	for _, problem := range x.talks.problems {
+		n.fault(&n.noticed, "%s", problem)
+	}
+	for _, ids := range []iter.Seq[chat.SessionID]{maps.Keys(x.load.events), maps.Keys(x.talks.sessions)} {
+		for id := range ids {
+			if err := x.compare(ctx, clients, id); err != nil {
+				return err
+			}
 		}
 	}
 	if out, err := exec.CommandContext(ctx, x.binary, "cluster", "verify", "--url", x.nodes[0].url()).CombinedOutput(); err != nil {
@@ -355,11 +364,23 @@ func (x *clusterRun) check(ctx context.Context) error {
 		}
 	}
 	for _, node := range x.nodes {
-		if err := node.Stop(); err != nil {
+		if x.counts.stuck > 0 {
+			node.Quit()
+		} else if err := node.Stop(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// saveStacks writes what each goroutine of this process waits for to a file, and keeps the folder of the run.
+func (x *clusterRun) saveStacks() error {
+	x.keep = true
+	f, err := os.Create(filepath.Join(x.dir, "stacks.txt"))
+	if err != nil {
+		return err
+	}
+	return errors.Join(pprof.Lookup("goroutine").WriteTo(f, 2), f.Close())
 }
 
 // compare compares the copies of a session.

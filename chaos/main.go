@@ -10,13 +10,18 @@
 //	silent         damaged files after which data was missing without a report
 //
 // With -cluster it kills, stops, pauses and cuts off the nodes of a cluster in turns, damages a file of a store and
-// replaces a node whose disk is lost, while clients write and read through all of them. Then lost includes copies of the nodes that differ, left searches the folders of all
-// nodes, and for each kind of fault it prints:
+// replaces a node whose disk is lost, while clients write and read through all of them, and clients of all dialects hold conversations
+// (talks.go). Then lost includes copies of the nodes that differ and conversations that the log has otherwise than they were held, left searches the folders of all nodes, and
+//
+//	noticed        what a client of a dialect saw that is more than a pause
+//
+// For each dialect it prints what its clients did, how often they went on at another node, and the longest time without progress;
+// for each kind of fault:
 //
 //	pause          the longest time without an acknowledgement of a partition through the nodes that it did not touch
 //	back           from its end until all nodes acknowledge in all partitions
 //
-// It ends with exit code 1 when one of the last five is not zero. The same seed
+// It ends with exit code 1 when one of lost to silent is not zero, with -strict also when noticed is not zero. The same seed
 // gives the same choices, but not the same interleaving.
 package main
 
@@ -38,6 +43,7 @@ type campaign struct {
 	binary string
 	dir    string // everything that the run writes
 	data   string // the server's data folder
+	keep   bool   // do not remove dir
 	first  int    // the first fault of a cluster
 	kill   time.Duration
 	damage time.Duration
@@ -51,7 +57,7 @@ type counts struct {
 	kills, stops, acknowledged           int
 	lost, doubled, stuck, left           int
 	damaged, refused, reported, harmless int
-	silent                               int
+	silent, noticed                      int
 	faults                               []string // a sentence for each of the bad ones, at most maxFaults
 }
 
@@ -71,7 +77,8 @@ func main() {
 	span := flag.Duration("for", time.Minute, "length of the whole run: two thirds kills, one third damage")
 	nodes := flag.Bool("cluster", false, "disturb a cluster of three nodes instead of one server: kill, pause, stop, cut off, damage and replace its nodes")
 	first := flag.Int("first", 0, "with -cluster: the fault to begin with, by its place in the list of faults")
-	keep := flag.Bool("keep", false, "keep the folder of the run")
+	strict := flag.Bool("strict", false, "with -cluster: end with exit code 1 also when a client of a dialect noticed more than a pause")
+	flag.BoolVar(&c.keep, "keep", false, "keep the folder of the run; with -cluster it is also kept when the work did not end")
 	flag.StringVar(&c.binary, "parley", "bin/parley", "the parley binary")
 	flag.Uint64Var(&c.seed, "seed", uint64(time.Now().UnixNano()), "seed of all random choices")
 	flag.Parse()
@@ -81,14 +88,16 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	err := c.run(ctx, *nodes, *span)
-	if !*keep {
+	c.print()
+	if c.keep {
+		fmt.Println("kept", c.dir)
+	} else {
 		err = errors.Join(err, os.RemoveAll(c.dir))
 	}
-	c.print()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 	}
-	if err != nil || c.counts.bad() > 0 {
+	if err != nil || c.counts.bad() > 0 || *strict && c.counts.noticed > 0 {
 		os.Exit(1)
 	}
 }
@@ -115,6 +124,9 @@ func (c *campaign) print() {
 	fmt.Printf("seed %d\n", c.seed)
 	fmt.Printf("kills %d  orderly stops %d  acknowledged %d  lost %d  doubled %d  stuck %d  left %d\n",
 		n.kills, n.stops, n.acknowledged, n.lost, n.doubled, n.stuck, n.left)
+	if n.noticed > 0 {
+		fmt.Printf("noticed by clients %d\n", n.noticed)
+	}
 	fmt.Printf("damaged %d  refused %d  reported %d  harmless %d  silent %d\n", n.damaged, n.refused, n.reported, n.harmless, n.silent)
 	if len(n.faults) > 0 {
 		fmt.Println("- " + strings.Join(n.faults, "\n- "))

@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 	"sync"
+
+	"github.com/parley-hq/parley/internal/freeport"
 )
 
 // Links are the connections between the nodes. Node i reaches node j through a proxy of its own.
@@ -26,25 +28,45 @@ type pair struct {
 	a, b     net.Conn
 }
 
-// NewLinks starts proxies for nodes that listen at the addresses.
-func NewLinks(listen []string) (*Links, error) {
+// NewLinks finds addresses for the nodes and starts the proxies between them. The addresses of a node and of the proxies that lead
+// to it come before those of the next node, so that every node has the same place in the sorted list of each of them.
+func NewLinks() (*Links, error) {
 	l := &Links{changed: make(chan struct{}), held: map[[2]int]bool{}, conns: map[*pair]bool{}}
-	for i := range listen {
-		l.peers = append(l.peers, slices.Clone(listen))
-		for j, to := range listen {
+	var free []string
+	for range NodeCount * NodeCount {
+		addr, err := freeport.Find()
+		if err != nil {
+			return nil, err
+		}
+		free = append(free, addr)
+	}
+	slices.Sort(free)
+	for i := range NodeCount {
+		var peers []string
+		for j := range NodeCount {
+			addr, to := free[j*NodeCount+i], free[j*NodeCount+j]
+			peers = append(peers, addr)
 			if i == j {
 				continue
 			}
-			in, err := net.Listen("tcp", "127.0.0.1:0")
+			in, err := net.Listen("tcp", addr)
 			if err != nil {
 				return nil, errors.Join(err, l.Close())
 			}
 			l.listeners = append(l.listeners, in)
-			l.peers[i][j] = in.Addr().String()
 			go l.serve(in, i, j, to)
 		}
+		l.peers = append(l.peers, peers)
 	}
 	return l, nil
+}
+
+// Listen returns the addresses at which the nodes listen.
+func (l *Links) Listen() (listen []string) {
+	for i, peers := range l.peers {
+		listen = append(listen, peers[i])
+	}
+	return listen
 }
 
 // Peers returns the addresses by which node i reaches all nodes: its own is the one that it listens at.

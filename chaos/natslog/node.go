@@ -51,21 +51,17 @@ func (c *campaign) startAll() (err error) {
 		}
 		return a
 	}
-	var listen [nodeCount]string
-	for i := range listen {
-		listen[i] = addr()
+	if c.links, err = faults.NewLinks(); err != nil {
+		return err
 	}
 	nowhere := addr() // servers must not learn addresses that bypass the proxies
 	for i := range c.nodes {
 		name := fmt.Sprint("n", i)
 		c.nodes[i] = &node{settings: settings{
-			Name: name, Dir: filepath.Join(c.dir, name), Client: addr(), Listen: listen[i], Advertise: nowhere, HTTP: addr(), Parts: c.parts, Number: i, Replicas: c.replicas,
+			Name: name, Dir: filepath.Join(c.dir, name), Client: addr(), Listen: c.links.Listen()[i], Advertise: nowhere, HTTP: addr(), Parts: c.parts, Number: i, Replicas: c.replicas,
 		}}
 	}
 	if err != nil {
-		return err
-	}
-	if c.links, err = faults.NewLinks(listen[:]); err != nil {
 		return err
 	}
 	for i, n := range c.nodes {
