@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -17,6 +19,7 @@ import (
 	"github.com/parley-hq/parley/internal/cluster/node"
 	"github.com/parley-hq/parley/internal/hub"
 	"github.com/parley-hq/parley/internal/journal"
+	"github.com/parley-hq/parley/internal/load"
 	"github.com/parley-hq/parley/internal/serverprocess"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -72,22 +75,36 @@ func openClusterNode(ctx context.Context, dir string, routes []string, number in
 		return n, err
 	}
 	h := hub.New(j, hub.Options{})
-	n.node = node.New(node.Options{Cluster: "bench", Name: name, Partitions: 1, Journal: j, Hub: h, Rank: func(int) int { return number }})
-	n.sessions = session.New(n.node.Journal(), n.node.Live(), session.Options{DefaultAgent: "demo", Remote: n.node})
-	n.node.Attach(n.sessions)
+	mayOwn := func() error {
+		if number > 0 {
+			return errors.New("node 0 owns all sessions")
+		}
+		return nil
+	}
+	n.node = node.New(node.Options{Cluster: "bench", Name: name, Partitions: 1, Journal: j, Hub: h, MayOwn: mayOwn})
+	n.sessions = n.node.NewSessions(session.Options{DefaultAgent: "demo"})
 	ended := make(chan error, 1)
 	go func() { ended <- n.node.Run(ctx, log, node.NewNATS(conn, log, "bench", name, nil)) }()
 	closers = append(closers, func() error { <-ended; return j.Close() })
 	return n, nil
 }
 
-// serveNode is a node until the process is told to end.
-func serveNode(dir, routes, number string) error {
+// serveNode is a node until the process is told to end. It serves profiles of itself at addr.
+func serveNode(dir, routes, number, addr string) error {
 	i, err := strconv.Atoi(number)
 	if err != nil {
 		return err
 	}
 	over := terminated()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	profiles := &http.Server{Addr: addr, Handler: mux}
+	defer profiles.Close()
+	go func() {
+		if err := profiles.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+		}
+	}()
 	n, err := openClusterNode(context.Background(), dir, strings.Split(routes, ","), i)
 	if err != nil {
 		return err
@@ -97,7 +114,12 @@ func serveNode(dir, routes, number string) error {
 }
 
 // appendAtOwner measures durable appends in the process of the owner, without a protocol: what the cluster itself costs.
-func appendAtOwner(e *env, raw *clusterProcesses) (results []*result, err error) {
+func appendAtOwner(e *env) (results []*result, err error) {
+	raw, err := startReplicas(e, filepath.Join(e.temp, "cluster-in-process-raw"))
+	if err != nil {
+		return nil, err
+	}
+	defer raw.stop()
 	dir := filepath.Join(e.temp, "cluster-in-process")
 	routes, err := addresses(3)
 	if err != nil {
@@ -110,13 +132,13 @@ func appendAtOwner(e *env, raw *clusterProcesses) (results []*result, err error)
 	others := &clusterProcesses{}
 	defer others.stop()
 	for i := 1; i < len(routes); i++ {
-		p, err := serverprocess.Start(self, func(string) []string {
-			return []string{nodeFlag, filepath.Join(dir, fmt.Sprint("n", i)), strings.Join(routes, ","), strconv.Itoa(i)}
+		p, err := serverprocess.Start(self, func(addr string) []string {
+			return []string{nodeFlag, filepath.Join(dir, fmt.Sprint("n", i)), strings.Join(routes, ","), strconv.Itoa(i), addr}
 		})
 		if err != nil {
 			return nil, err
 		}
-		others.nodes = append(others.nodes, &process{Process: p})
+		others.nodes = append(others.nodes, &process{Process: p, target: load.Target{Host: p.Addr}, pprof: true})
 	}
 	n, err := openClusterNode(e.ctx, filepath.Join(dir, "n0"), routes, 0)
 	if err != nil {
@@ -147,8 +169,12 @@ func appendAtOwner(e *env, raw *clusterProcesses) (results []*result, err error)
 					return trial{}, err
 				}
 				defer end()
+				var t trial
 				before := others.cpu()
-				t, err := runSteps(steps, e.span)
+				_, err = others.nodes[0].measure(e, fmt.Sprintf("cluster-follower-%d-%d", w.writers, i), func() (_ load.Result, err error) {
+					t, err = runSteps(steps, e.span)
+					return load.Result{}, err
+				})
 				t.cost += float64((others.cpu() - before).Microseconds()) / max(t.rate*e.span.Seconds(), 1)
 				return t, errors.Join(err, others.waitIdle())
 			}},

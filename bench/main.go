@@ -56,6 +56,7 @@ var rows = []row{
 	{16, "readers of other dialects", dialectRuns},
 	{17, "open a long session", openLong},
 	{18, "start with a million sessions", startFull},
+	{19, "append in the process of the owner", appendAtOwner},
 	{19, "append in a cluster", appendInCluster},
 	{20, "read in a cluster", readInCluster},
 	{21, "an idle node", idleInCluster},
@@ -66,6 +67,7 @@ var scale = []row{
 	{1, "", pieces(10)}, {1, "", pieces(100)}, {1, "", pieces(500)}, {2, "", pieces(2000)}, {2, "", pieces(5000)},
 	{6, "", fanOutPaced(10)}, {6, "", fanOutPaced(100)}, {6, "", fanOutPaced(1000)}, {6, "", fanOutPaced(10000)},
 	{7, "", comeBack(100)}, {7, "", comeBack(1000)}, {7, "", comeBack(10000)},
+	{22, "stored sessions", storedSessions}, {23, "stored events", storedEvents}, {24, "idle readers", idleReaders}, {25, "size in a cluster", scaleInCluster},
 }
 
 func main() {
@@ -73,8 +75,8 @@ func main() {
 		fail(serveCentrifuge(os.Args[2]))
 		return
 	}
-	if len(os.Args) == 5 && os.Args[1] == nodeFlag {
-		fail(serveNode(os.Args[2], os.Args[3], os.Args[4]))
+	if len(os.Args) == 6 && os.Args[1] == nodeFlag {
+		fail(serveNode(os.Args[2], os.Args[3], os.Args[4], os.Args[5]))
 		return
 	}
 	if len(os.Args) == 5 && os.Args[1] == replicaFlag {
@@ -87,6 +89,7 @@ func main() {
 	}
 	e := &env{}
 	only := flag.String("row", "", "numbers of the rows to run, separated by commas; all when empty")
+	name := flag.String("name", "", "run only the rows whose name contains this text")
 	sizes := flag.Bool("scale", false, "run the rows whose size matters with sizes from 10 to 10000")
 	flag.BoolVar(&e.short, "short", false, "one short trial each, to check that everything works")
 	flag.StringVar(&e.binary, "parley", "bin/parley", "the parley binary")
@@ -104,7 +107,7 @@ func main() {
 	if *sizes {
 		rows = scale
 	}
-	fail(run(e, *only))
+	fail(run(e, *only, *name))
 }
 
 func fail(err error) {
@@ -114,7 +117,7 @@ func fail(err error) {
 	}
 }
 
-func run(e *env, only string) (err error) {
+func run(e *env, only, name string) (err error) {
 	if e.temp, err = os.MkdirTemp("", "parley-bench-"); err != nil {
 		return err
 	}
@@ -138,7 +141,7 @@ func run(e *env, only string) (err error) {
 	fmt.Println(header)
 	var failed error
 	for _, r := range rows {
-		if len(want) > 0 && !want[r.number] {
+		if len(want) > 0 && !want[r.number] || !strings.Contains(r.name, name) {
 			continue
 		}
 		results, err := r.run(e)

@@ -9,7 +9,7 @@ import (
 	"github.com/parley-hq/parley/internal/load"
 )
 
-// appendInCluster measures durable appends in the process of the owner, by clients of the owner, and through another node. The
+// appendInCluster measures durable appends by clients of the owner, and through another node. The
 // peer is a stream of JetStream with three replicas and nothing else.
 func appendInCluster(e *env) (results []*result, err error) {
 	raw, err := startReplicas(e, filepath.Join(e.temp, "cluster-raw"))
@@ -17,9 +17,6 @@ func appendInCluster(e *env) (results []*result, err error) {
 		return nil, err
 	}
 	defer raw.stop()
-	if results, err = appendAtOwner(e, raw); err != nil {
-		return results, err
-	}
 	c, err := startCluster(e, filepath.Join(e.temp, "cluster-append"))
 	if err != nil {
 		return results, err
