@@ -2,7 +2,8 @@
 // and serves it. The built files are part of the repository, so that the program
 // builds without Node; `make web` builds them.
 //
-// The handlers keep no state and may be used by any number of goroutines.
+// The handlers may be used by any number of goroutines. They need no token, so that a request copies no file and decompresses none
+// that an earlier one has asked for.
 package web
 
 import (
@@ -18,6 +19,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/internal/json"
@@ -72,13 +74,16 @@ func Handler(opt Options) http.Handler {
 	if err != nil {
 		panic(err) // the folder is embedded above
 	}
+	c := &console{dist: dist, plain: map[string][]byte{}}
 	framed, drawing := policy, diagramPolicy
 	for _, origin := range opt.Frames {
 		framed += " " + origin
 		drawing += " " + origin
 	}
-	page, _ := fs.ReadFile(dist, "diagram.html.gz") // without it the page is not found
-	tag := fmt.Sprintf(`"%x"`, sha256.Sum256(page))
+	tag := sync.OnceValue(func() string {
+		page, _ := fs.ReadFile(dist, "diagram.html.gz") // without it the page is not found
+		return fmt.Sprintf(`"%x"`, sha256.Sum256(page))
+	})
 	about, err := json.Marshal(map[string]any{"dialects": list(opt.Dialects), "images": opt.Images, "frames": list(opt.Frames), "trace": opt.Trace})
 	if err != nil {
 		panic(err) // strings and a bool cannot fail
@@ -106,7 +111,7 @@ func Handler(opt Options) http.Handler {
 		case r.URL.Path == "/diagram":
 			name = "diagram.html"
 			h.Set("Cache-Control", "no-cache")
-			h.Set("ETag", tag)
+			h.Set("ETag", tag())
 			h.Set("Content-Security-Policy", drawing)
 			h.Set("Referrer-Policy", "no-referrer")
 			h.Set("Permissions-Policy", "camera=(), microphone=(), geolocation=(), payment=(), usb=()")
@@ -124,7 +129,7 @@ func Handler(opt Options) http.Handler {
 			h.Set("Cross-Origin-Opener-Policy", "same-origin")
 			h.Set("Permissions-Policy", "camera=(), microphone=(self), geolocation=(), payment=(), usb=()") // for voice input
 		}
-		serve(w, r, dist, name)
+		c.serve(w, r, name)
 	})
 }
 
@@ -136,8 +141,16 @@ func list(v []string) []string {
 	return v
 }
 
+// console is the files of the console.
+type console struct {
+	dist fs.FS
+
+	mu    sync.Mutex
+	plain map[string][]byte // by name: files that are stored compressed only, for clients that accept no encoding
+}
+
 // serve sends a file in the smallest encoding that the client accepts.
-func serve(w http.ResponseWriter, r *http.Request, dist fs.FS, name string) {
+func (c *console) serve(w http.ResponseWriter, r *http.Request, name string) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Add("Vary", "Accept-Encoding")
@@ -145,35 +158,55 @@ func serve(w http.ResponseWriter, r *http.Request, dist fs.FS, name string) {
 		if stored.encoding != "" && !accepts(r, stored.encoding) {
 			continue
 		}
-		body, err := fs.ReadFile(dist, name+stored.ending)
+		f, err := c.dist.Open(name + stored.ending)
 		if err != nil {
+			continue
+		}
+		defer f.Close()
+		content, ok := f.(io.ReadSeeker) // of embedded files folders are none
+		if !ok {
 			continue
 		}
 		if stored.encoding != "" {
 			h.Set("Content-Encoding", stored.encoding)
+			if tag := h.Get("ETag"); tag != "" {
+				h.Set("ETag", strings.TrimSuffix(tag, `"`)+"-"+stored.encoding+`"`) // other bytes, so that parts of both are not mixed
+			}
 		}
+		h.Set("Content-Type", mediaType(name))
+		http.ServeContent(w, r, "", time.Time{}, content)
+		return
+	}
+	if body, err := c.decompressed(name); err == nil {
 		h.Set("Content-Type", mediaType(name))
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 		return
-	}
-	// A large file is stored compressed only.
-	if packed, err := fs.ReadFile(dist, name+".gz"); err == nil {
-		if body, err := decompress(packed); err == nil {
-			h.Set("Content-Type", mediaType(name))
-			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
-			return
-		}
 	}
 	h.Del("Cache-Control")
 	http.NotFound(w, r)
 }
 
-func decompress(packed []byte) ([]byte, error) {
-	r, err := gzip.NewReader(bytes.NewReader(packed))
+// decompressed returns a file that is stored compressed only.
+func (c *console) decompressed(name string) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if body, ok := c.plain[name]; ok {
+		return body, nil
+	}
+	f, err := c.dist.Open(name + ".gz")
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(r)
+	defer f.Close()
+	r, err := gzip.NewReader(f)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(r)
+	if err == nil {
+		c.plain[name] = body
+	}
+	return body, err
 }
 
 func accepts(r *http.Request, encoding string) bool {

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -137,12 +140,27 @@ func TestCheckTrace(t *testing.T) {
 }
 
 func TestAssetsAreCompressedAndImmutable(t *testing.T) {
-	names, err := fs.Glob(files, "console/dist/assets/*.js")
+	names, err := fs.Glob(files, "console/dist/assets/*.js.gz")
 	if err != nil || len(names) == 0 {
 		t.Fatal("no script was built", err)
 	}
-	target := strings.TrimPrefix(names[0], "console/dist")
+	target := strings.TrimSuffix(strings.TrimPrefix(names[0], "console/dist"), ".gz")
+	packed, err := files.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := io.ReadAll(unpacked)
+	if err != nil || len(script) < len(packed) {
+		t.Fatalf("%s: %d bytes of %d, %v", names[0], len(packed), len(script), err)
+	}
 	h := Handler(Options{})
+	if res := get(t, h, target); body(t, res) != string(script) {
+		t.Errorf("without an encoding %s is not the script", target)
+	}
 	for encoding, want := range map[string]string{"gzip, deflate, br": "br", "gzip": "gzip", "br;q=0, gzip": "gzip", "": ""} {
 		res := get(t, h, target, "Accept-Encoding", encoding)
 		if res.StatusCode != http.StatusOK || res.Header.Get("Content-Encoding") != want {
@@ -211,9 +229,18 @@ func TestDiagramsAreDrawnWithoutAnOrigin(t *testing.T) {
 	if text := body(t, res); res.StatusCode != http.StatusOK || !strings.Contains(text, "mermaid") || !strings.Contains(text, "script-src 'sha256-") {
 		t.Errorf("status %d, %d bytes", res.StatusCode, len(text))
 	}
-	again := get(t, Handler(Options{}), "/diagram", "Accept-Encoding", "gzip", "If-None-Match", res.Header.Get("ETag"))
-	if again.StatusCode != http.StatusNotModified {
-		t.Errorf("status %d for a page that has not changed", again.StatusCode)
+	// A page that has not changed is not sent again. Each encoding has a tag of its own, because its bytes differ.
+	tags := map[string]bool{}
+	for _, encoding := range []string{"br", "gzip", "identity"} {
+		tag := get(t, Handler(Options{}), "/diagram", "Accept-Encoding", encoding).Header.Get("ETag")
+		if tag == "" || tags[tag] {
+			t.Errorf("the tag of %s is %q", encoding, tag)
+		}
+		tags[tag] = true
+		again := get(t, Handler(Options{}), "/diagram", "Accept-Encoding", encoding, "If-None-Match", tag)
+		if again.StatusCode != http.StatusNotModified {
+			t.Errorf("%s: status %d for a page that has not changed", encoding, again.StatusCode)
+		}
 	}
 }
 
@@ -243,6 +270,36 @@ func TestFilesInAFrameRunNoScript(t *testing.T) {
 	for _, policy := range []string{pagePolicy, mediaPolicy, pdfPolicy} {
 		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "script") {
 			t.Errorf("the policy %q may run scripts", policy)
+		}
+	}
+}
+
+// discarded is a response that nobody reads.
+type discarded struct{ header http.Header }
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discarded) WriteHeader(int)             {}
+
+// The console needs no token. The largest file must not take much memory for each client that reads it, and is decompressed once.
+func TestRequestsShareTheBytesOfAFile(t *testing.T) {
+	h := Handler(Options{})
+	for _, header := range []http.Header{{}, {"Range": {"bytes=0-0"}}, {"Accept-Encoding": {"gzip"}}, {"Accept-Encoding": {"br"}}} {
+		request := func() {
+			r := httptest.NewRequest(http.MethodGet, "/diagram", nil)
+			r.Header = header
+			h.ServeHTTP(&discarded{http.Header{}}, r)
+		}
+		request()
+		const times, most = 20, 100 << 10
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
+			request()
+		}
+		runtime.ReadMemStats(&after)
+		if each := (after.TotalAlloc - before.TotalAlloc) / times; each > most {
+			t.Errorf("%v: %d bytes of memory for each request, want at most %d", header, each, most)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-// The page in Chromium: a run, an approval, a reload in the middle of a run, a second device, and a client of another dialect.
+// The page in Chromium: a run, an approval, a reload and a kill of the server in the middle of a run, a second device, and a client of another dialect.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { chromium } from "playwright-core";
@@ -20,7 +20,7 @@ after(async () => {
   await parley?.stop();
 });
 
-test("a conversation, an approval, a reload and a second device", async () => {
+test("a conversation, an approval, a reload, a kill of the server and a second device", async () => {
   const { page, say, screenshot } = await openTab(browser, `http://127.0.0.1:${vite.httpServer.address().port}/`);
   await say("hello");
   await page.getByText("You said: hello").waitFor();
@@ -40,6 +40,12 @@ test("a conversation, an approval, a reload and a second device", async () => {
   await page.reload();
   await page.getByText(/tok1 .*tok80/).waitFor();
   await screenshot("copilotkit-page-end");
+
+  await say("/stream 90 20");
+  await page.getByText(/tok10\b/).nth(1).waitFor();
+  await parley.kill();
+  await parley.again();
+  await page.getByText(/tok1 .*tok90/).waitFor();
   assert.equal(await page.getByText("You said: hello").count(), 1);
 });
 

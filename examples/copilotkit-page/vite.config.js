@@ -4,7 +4,10 @@ import { defineConfig } from "vite";
 // The page and the runtime have one origin; PARLEY names another server.
 const parley = process.env.PARLEY ?? "http://127.0.0.1:8000";
 
+// Vite's proxy keeps a response open when its server has gone; the page has to notice that.
+const passBreaks = (proxy) => proxy.on("proxyRes", (from, _request, to) => from.on("close", () => from.complete || to.destroy()));
+
 export default defineConfig({
   plugins: [react()],
-  server: { proxy: { "/api/copilotkit": { target: parley, changeOrigin: true } } },
+  server: { proxy: { "/api/copilotkit": { target: parley, changeOrigin: true, configure: passBreaks } } },
 });

@@ -45,6 +45,8 @@ export async function startServer(...flags) {
     /** Ends the server; the data stays. */
     kill: () => end("SIGKILL"),
     shutdown: () => end("SIGTERM"),
+    /** Lets the server read its files again. */
+    reload: () => now.process.kill("SIGHUP"),
     /** Starts it again at the same address. */
     again: async () => {
       now = await run(new URL(now.url).host);
@@ -79,15 +81,17 @@ export async function until(look, what = look.toString()) {
   }
 }
 
-/** Starts the browser of the machine; chromium is that of playwright-core, and CHROMIUM names the program. */
-export function startBrowser(chromium) {
-  const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
-  if (!executablePath) throw new Error("no Chromium: install the package chromium, or name one by CHROMIUM");
-  return chromium.launch({
-    executablePath,
-    args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-  });
+export const browserFlags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
+
+/** The browser of the machine; CHROMIUM names another one. */
+export function browserProgram() {
+  const program = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((p) => existsSync(p));
+  if (!program) throw new Error("no Chromium: install the package chromium, or name one by CHROMIUM");
+  return program;
 }
+
+/** Starts the browser; chromium is that of playwright-core. */
+export const startBrowser = (chromium) => chromium.launch({ executablePath: browserProgram(), args: browserFlags });
 
 /** A tab of its own with an example page, and the errors that it reported. It reaches only this machine. */
 export async function openTab(browser, url) {

@@ -9,6 +9,11 @@ const api = "/api/chat";
 const id = new URLSearchParams(location.search).get("chat") ?? crypto.randomUUID();
 history.replaceState(null, "", `?chat=${encodeURIComponent(id)}`);
 
+/** Waits until the server answers again. */
+async function reachable() {
+  while (!(await fetch(`${api}/${encodeURIComponent(id)}/messages`).catch(() => null))?.ok) await new Promise((done) => setTimeout(done, 1000));
+}
+
 function Page({ messages: loaded }) {
   const [text, setText] = useState("");
   const chat = useChat({
@@ -16,6 +21,8 @@ function Page({ messages: loaded }) {
     messages: loaded,
     resume: true, // an answer that is being written continues after a reload
     transport: new DefaultChatTransport({ api: `${api}?replay=finished` }),
+    // The connection was lost: the answer continues when the server can be reached again.
+    onError: (e) => e instanceof TypeError && reachable().then(() => chat.resumeStream()),
     // An answer is sent when all questions of the agent are answered.
     sendAutomaticallyWhen: (o) => lastAssistantMessageIsCompleteWithApprovalResponses(o) || lastAssistantMessageIsCompleteWithToolCalls(o),
   });

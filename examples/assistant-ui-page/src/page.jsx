@@ -1,6 +1,7 @@
 import { AssistantRuntimeProvider, AuiIf, ComposerPrimitive, ErrorPrimitive, MessagePrimitive, ThreadPrimitive } from "@assistant-ui/react";
 import { AssistantChatTransport, useChatRuntime } from "@assistant-ui/react-ai-sdk";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls } from "ai";
+import { useState } from "react";
 import { createRoot } from "react-dom/client";
 
 // The address has the id of the chat, so that a page that is loaded again finds it.
@@ -8,17 +9,20 @@ const id = new URLSearchParams(location.search).get("chat") ?? crypto.randomUUID
 history.replaceState(null, "", `?chat=${encodeURIComponent(id)}`);
 const api = `/api/chat/${encodeURIComponent(id)}`;
 
-const transport = new AssistantChatTransport({
+const newTransport = () => new AssistantChatTransport({
   api, // assistant-ui makes an id for each load of the page; the chat is the one in the path
   // The page asks for the stream of its chat when it is loaded. Parley knows whether there is one, so nothing is stored here.
   resumable: { storage: { getStreamId: () => id, setStreamId() {}, clear() {} }, resumeApi: `${api}/stream?replay=finished` },
 });
 
 function Page({ messages }) {
+  const [transport] = useState(newTransport); // it asks for the stream once
   const runtime = useChatRuntime({
     messages,
     transport,
     joinStrategy: "none", // each assistant message of the log is a message of the page
+    // The connection was lost: the chat is loaded again, and its answer continues.
+    onError: (e) => e instanceof TypeError && load(),
     // An answer is sent when all questions of the agent are answered.
     sendAutomaticallyWhen: (o) => lastAssistantMessageIsCompleteWithApprovalResponses(o) || lastAssistantMessageIsCompleteWithToolCalls(o),
   });
@@ -88,5 +92,14 @@ function Question({ args, result, addResult }) {
   );
 }
 
-const res = await fetch(`${api}/messages`);
-createRoot(document.getElementById("root")).render(<Page messages={res.ok ? await res.json() : []} />);
+const root = createRoot(document.getElementById("root"));
+let loads = 0;
+
+/** Shows the chat as soon as the server can be reached. */
+async function load() {
+  let res;
+  while (!(res = await fetch(`${api}/messages`).catch(() => null))?.ok) await new Promise((done) => setTimeout(done, 1000));
+  root.render(<Page key={++loads} messages={await res.json()} />);
+}
+
+await load();

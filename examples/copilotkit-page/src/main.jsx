@@ -40,9 +40,17 @@ function Question({ interrupt, resolve, cancel }) {
   );
 }
 
+/** Waits until the server answers again. */
+async function reachable() {
+  while (!(await fetch("/api/copilotkit/info").catch(() => null))?.ok) await new Promise((done) => setTimeout(done, 1000));
+}
+
 function Page() {
   useInterrupt({ agentId: "demo", render: (props) => <Question {...props} /> });
-  return <CopilotChat agentId="demo" threadId={threadId} />;
+  // The connection was lost: the chat connects to its thread again when the server can be reached.
+  const [lost, setLost] = useState(0);
+  const reconnect = ({ error }) => error instanceof TypeError && reachable().then(() => setLost((n) => n + 1));
+  return <CopilotChat key={lost} agentId="demo" threadId={threadId} onError={reconnect} />;
 }
 
 createRoot(document.getElementById("root")).render(

@@ -1,9 +1,11 @@
 import type { Backoff } from "./backoff.js";
+import { Channel, type Connection } from "./channel.js";
 import { Clock } from "./clock.js";
 import { ParleyError } from "./error.js";
 import { Http, type Query, type Request, type Token } from "./http.js";
-import { Channel, Link, type Connection, type SocketMaker } from "./link.js";
+import { Link } from "./link.js";
 import { Outbox, type OutboxStorage } from "./outbox.js";
+import type { SocketMaker } from "./socket.js";
 import type { Frame } from "./track.js";
 import type {
   AgentInfo, Answer, Draft, Event, FileInfo, ItemPage, Member, NewSession, Policy, Preview, Receipt, SearchPage, Session, SessionPage, Settings, Snapshot,

@@ -1,41 +1,16 @@
 import { pause, type Backoff } from "./backoff.js";
+import type { Channel } from "./channel.js";
 import type { Clock } from "./clock.js";
 import { asParleyError, closedBy, errorOf, byeError, ParleyError, unreachable } from "./error.js";
 import type { Http } from "./http.js";
+import { detach, type Socket, type SocketMaker } from "./socket.js";
 import { SSEParser, type SSEFrame } from "./sse.js";
-import { Track, type Frame } from "./track.js";
 import type { Event, Preview } from "./types.gen.js";
 
 /*
  * The transport of frames: one WebSocket for all sessions, or an event stream per session when a WebSocket cannot be opened.
  * After a lost connection it reconnects from the cursor of each session.
  */
-
-/** The connection state of a followed session. */
-export interface Connection {
-  /** offline: it will reconnect; ended: it will not. */
-  state: "connecting" | "live" | "catching up" | "offline" | "ended";
-  /** When this state began, in milliseconds of the local clock. */
-  since: number;
-  /** Consecutive failed attempts. */
-  attempt: number;
-  /** The time of the next attempt. */
-  retryAt?: number;
-  /** Events that have not been received yet. */
-  behind?: number;
-  error?: ParleyError;
-}
-
-/** The part of the WebSocket interface that is used. */
-export interface Socket {
-  onopen: ((ev: never) => unknown) | null;
-  onmessage: ((ev: { data: unknown } & never) => unknown) | null;
-  onclose: ((ev: never) => unknown) | null;
-  onerror: ((ev: never) => unknown) | null;
-  send(data: string): void;
-  close(code?: number, reason?: string): void;
-}
-export type SocketMaker = new (url: string) => unknown;
 
 export interface LinkOptions {
   http: Http;
@@ -59,72 +34,6 @@ interface WireFrame {
   server_now?: string;
   error?: { code: string; message: string };
   retry?: boolean;
-}
-
-/** One followed session. */
-export class Channel {
-  readonly session: string;
-  readonly track: Track;
-  status: Connection = { state: "connecting", since: Date.now(), attempt: 0 };
-  /** Consecutive attempts without progress, and how many of them were internal errors of the server. */
-  faults = 0;
-  internalFaults = 0;
-  /** The id of the watch request that has no reply yet; frames before the reply belong to an older watch. */
-  asked = 0;
-  stream: AbortController | undefined;
-  timer: ReturnType<typeof setTimeout> | undefined;
-  #goal = 0;
-  readonly #frame: (f: Frame) => void;
-  readonly #notify: (c: Connection) => void;
-
-  constructor(session: string, after: string | undefined, frame: (f: Frame) => void, notify: (c: Connection) => void) {
-    this.session = session;
-    this.track = new Track(after);
-    this.#frame = frame;
-    this.#notify = notify;
-  }
-
-  get ended(): boolean {
-    return this.status.state === "ended";
-  }
-
-  hello(h: { cursor: string; last: number; server_now: string }): void {
-    this.#goal = h.last;
-    this.#pass(this.track.hello(h));
-    this.#caughtUp();
-  }
-
-  event(e: Event, cursor: string): void {
-    this.#progress();
-    this.#pass(this.track.event(e, cursor));
-    if (this.status.state === "catching up") this.#caughtUp();
-  }
-
-  preview(p: Preview, cursor: string): void {
-    this.#progress();
-    this.#pass(this.track.preview(p, cursor));
-  }
-
-  set(state: Connection["state"], more: Partial<Connection> = {}): void {
-    const since = state === this.status.state ? this.status.since : Date.now();
-    this.status = { state, since, attempt: this.faults, ...more };
-    this.#notify(this.status);
-  }
-
-  #caughtUp(): void {
-    const behind = this.#goal - this.track.seq;
-    if (behind <= 0) this.set("live");
-    // The number is only displayed, so it is not updated with every event.
-    else if (this.status.state !== "catching up" || behind % 256 === 0) this.set("catching up", { behind });
-  }
-
-  #progress(): void {
-    this.faults = this.internalFaults = 0;
-  }
-
-  #pass(f: Frame | undefined): void {
-    if (f) this.#frame(f);
-  }
 }
 
 /** Reports whether an error ends a stream; after any other error it is reopened. */
@@ -480,17 +389,6 @@ export class Link {
     } catch (err) {
       return err instanceof ParleyError ? err : new ParleyError("unavailable", "the stream cannot be read", { cause: err });
     }
-  }
-}
-
-/** Removes the handlers of a socket and closes it. */
-function detach(s: Socket): void {
-  s.onopen = s.onmessage = s.onclose = null;
-  s.onerror = () => {}; // some implementations throw an error that has no handler
-  try {
-    s.close();
-  } catch {
-    // It is not open.
   }
 }
 

@@ -2,7 +2,7 @@
  * A client of several nodes of a cluster. It is an entry point of its own (@parley-hq/client/nodes), so that pages of one server do not load it.
  */
 import type { ClientOptions } from "./client.js";
-import type { SocketMaker } from "./link.js";
+import type { SocketMaker } from "./socket.js";
 
 /** What a client needs to use several nodes: `new ParleyClient({ ...nodes(["https://a", "https://b"]), token })`. */
 export type NodeOptions = Required<Pick<ClientOptions, "url" | "fetch">> & Pick<ClientOptions, "WebSocket">;

@@ -2,7 +2,7 @@ import { newClientID, type ParleyClient, type SayOptions } from "./client.js";
 import { asParleyError, type ParleyError } from "./error.js";
 import { Transcript } from "./fold.js";
 import { sleep } from "./http.js";
-import type { Connection } from "./link.js";
+import type { Connection } from "./channel.js";
 import { listen } from "./listen.js";
 import type { Sending } from "./outbox.js";
 import type { Frame } from "./track.js";
@@ -74,7 +74,6 @@ export class SessionStore {
   #connection: Connection = { state: "connecting", since: Date.now(), attempt: 0 };
   #older: Older = { more: false, loading: false };
   #before = 0;
-  #cursor: string | undefined;
   #caller: Actor | undefined;
   #leave: (() => void)[] = [];
   #inbox: Frame[] = [];
@@ -222,11 +221,10 @@ export class SessionStore {
         this.#transcript = new Transcript(snap);
         this.#before = snap.items[0]?.seq ?? snap.session.last + 1;
         this.#older = { more: snap.more, loading: false };
-        this.#cursor = snap.cursor;
         this.#caller = snap.caller;
         this.#stored = new Set(snap.items.map((it) => it.kind === "message" && it.message.client_id));
         this.#stale.items = this.#stale.pending = true;
-        this.#follow();
+        this.#follow(snap.cursor);
         this.#flush("older", "state", "order");
         return;
       } catch (err) {
@@ -240,14 +238,11 @@ export class SessionStore {
     }
   }
 
-  #follow(): void {
+  #follow(cursor: string): void {
     const leave = this.#client.follow(
       this.id,
-      this.#cursor,
-      (f) => {
-        this.#cursor = f.cursor;
-        this.#soon(() => this.#inbox.push(f));
-      },
+      cursor,
+      (f) => this.#soon(() => this.#inbox.push(f)),
       (c) => {
         if (c.state === "ended" && c.error?.code === "gone" && this.reloads < 3) return this.#reload();
         this.#setConnection(c);

@@ -84,16 +84,11 @@ export class Track {
   /** Adopts the server's cursor, which omits blocks that ended without an event. */
   #adopt(text: string): string {
     const own = this.#cursorNow();
-    const theirs = parseCursor(text);
-    if (theirs && theirs.seq === own.seq) {
-      // The byte counts are those of this reader.
-      for (const block of theirs.blocks.keys()) {
-        const have = own.blocks.get(block);
-        if (have === undefined) theirs.blocks.delete(block);
-        else theirs.blocks.set(block, have);
-      }
-      this.#at = theirs;
+    // Reading the text costs more than all the rest of a piece, so it is read only when a block has ended.
+    if ([...own.blocks.keys()].some((block) => !text.includes(`~${block}.`))) {
+      const theirs = parseCursor(text);
+      if (theirs?.seq === own.seq) for (const block of own.blocks.keys()) if (!theirs.blocks.has(block)) own.blocks.delete(block);
     }
-    return formatCursor(this.#at ?? own);
+    return formatCursor(own);
   }
 }

@@ -2,12 +2,13 @@ import { pause } from "./backoff.js";
 import type { ParleyClient } from "./client.js";
 import { asParleyError, closedBy, errorOf, byeError, ParleyError, unreachable } from "./error.js";
 import { sleep } from "./http.js";
-import type { Socket } from "./link.js";
+import type { Socket } from "./socket.js";
 import type { AgentCommand, Assignment, Event } from "./types.gen.js";
 import { TurnLost, TurnStopped, WorkTurn, type TurnTransport, type Reply } from "./turn.js";
 import type { WorkstreamStatus } from "./workstream.js";
 
-export { TurnLost, TurnStopped, WorkTurn, WorkWriter } from "./turn.js";
+export { TurnLost, TurnStopped, WorkTurn } from "./turn.js";
+export { WorkWriter } from "./writer.js";
 export type { Launch, Progress, WorkstreamStatus } from "./workstream.js";
 
 /*

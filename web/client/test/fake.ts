@@ -1,5 +1,5 @@
 import { formatCursor, parseCursor, type Cursor } from "../src/cursor.js";
-import type { Socket } from "../src/link.js";
+import type { Socket } from "../src/socket.js";
 import type { Event, Preview } from "../src/types.gen.js";
 import { byteLength } from "../src/utf8.js";
 

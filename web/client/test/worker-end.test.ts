@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import type { Socket } from "../src/link.js";
+import type { Socket } from "../src/socket.js";
 import { ParleyClient } from "../src/index.js";
 import { work } from "../src/worker.js";
 
 type Frame = Record<string, unknown>;
 
 /** The server's side of a worker: receives a frame on the nth connection and returns the frame to send, or a close code. */
-function desk(hear: (f: Frame, connection: number) => Frame[] | number | undefined) {
+function fakeServer(hear: (f: Frame, connection: number) => Frame[] | number | undefined) {
   let opened = 0;
   const Maker = class implements Socket {
     onopen: Socket["onopen"] = null;
@@ -39,7 +39,7 @@ const turn = { op: "turn", turn: { session_id: "s", turn_id: "t-1", attempt: 1, 
 test("a worker that lost the reply to done releases the turn when the server reports its end", async () => {
   const stop = new AbortController();
   const held: unknown[] = [];
-  const { client } = desk((f, n) => {
+  const { client } = fakeServer((f, n) => {
     if (f["op"] === "done") return 1006; // stored, and the connection breaks
     held.push(f["turns"]);
     if (n === 1) return [turn];
@@ -54,7 +54,7 @@ test("a worker that lost the reply to done releases the turn when the server rep
 
 test("a worker with an expired credential does not reconnect", async () => {
   for (const end of [4401, [{ op: "bye", error: { code: "unauthenticated", message: "expired" }, retry: false }]]) {
-    const { client, opened } = desk(() => end);
+    const { client, opened } = fakeServer(() => end);
     await expect(work(client, "a", () => Promise.resolve(), { backoff, idleTimeout: 100 })).rejects.toMatchObject({ code: "unauthenticated" });
     expect(opened()).toBe(1);
   }

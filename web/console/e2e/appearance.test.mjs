@@ -136,14 +136,9 @@ describe("accessibility", () => {
         };
         const ring = (e) => {
           const s = e && getComputedStyle(e);
-          return s && s.outlineStyle !== "none" && Number.parseFloat(s.outlineWidth) >= 2 && contrast(s.outlineColor, behind(e)) >= 3;
+          return s && s.outlineStyle !== "none" && s.outlineWidth === "2px" && contrast(s.outlineColor, behind(e)) >= 3;
         };
-        // The composer has a border in the colour of the focus, which is visible against both of its sides.
-        const border = (e) => {
-          const s = e && getComputedStyle(e);
-          return s && [behind(e), s.backgroundColor].every((side) => contrast(s.borderTopColor, side) >= 3);
-        };
-        return ring(el) || ring(el.closest(".pl-search-bar")) || border(el.closest(".pl-composer")) ? "" : `${el.tagName}.${el.className}`;
+        return ring(el.closest(".pl-composer:has(textarea:focus)") ?? (el.matches(".pl-bare") ? el.closest(".pl-ringed") : el)) ? "" : `${el.tagName}.${el.className}`;
       });
       const tab = async (what, key = "Tab") => {
         for (let i = 0; i < 60; i++) {

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { describe, test } from "node:test";
 import { api, say } from "./harness.mjs";
-import { atEnd, axe, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
+import { atEnd, axe, copied, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
 
@@ -184,7 +184,7 @@ describe("text", () => {
         }), `the copy button in view at ${to}`);
       }
       await copy.click();
-      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), code);
+      await copied(page, code);
     }, none));
 
   test("[9] opening a row does not move the row under the pointer", () =>

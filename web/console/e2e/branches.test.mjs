@@ -17,6 +17,7 @@ describe("branches", () => {
       await message.getByRole("button", { name: "Edit" }).click();
       const field = page.getByRole("textbox", { name: "Edit" });
       await field.fill("another thing");
+      assert.deepEqual(await feed(page).locator("article", { has: field }).getByRole("button").allInnerTexts(), ["Send", "Cancel"]);
       await axe(page, "editing");
       await field.press("Enter");
       await page.waitForURL((url) => url.pathname !== `/s/${id}`);

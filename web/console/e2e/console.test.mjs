@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, developer, events, feed, inSession, post, server, settled, steady, stopButton, until } from "./suite.mjs";
+import { atEnd, axe, browser, copied, developer, events, feed, inSession, post, server, settled, steady, stopButton, until } from "./suite.mjs";
 
 describe("messages", () => {
   test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
@@ -68,7 +68,7 @@ describe("messages", () => {
       await page.locator(".pl-prose .pl-actions").getByRole("button", { name: "Copy" }).last().click();
       const text = (await events(id)).find((e) => e.type === "agent.text").payload.text;
       assert.equal(text, Array.from({ length: 2000 }, (_, i) => `tok${i + 1}`).join(" "));
-      assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
+      await copied(page, text);
     }));
 
   test("[8] after scrolling up the view and the selection stay, and new entries are counted", () =>
@@ -178,7 +178,7 @@ describe("entries", () => {
         const link = page.getByRole("link", { name: "link" });
         assert.equal(await link.getAttribute("rel"), "noopener noreferrer nofollow");
         await page.locator(".pl-code-head").getByRole("button", { name: "Copy" }).click();
-        assert.equal(await page.evaluate(() => navigator.clipboard.readText()), code);
+        await copied(page, code);
       },
       { session: { agent: "none" } },
     ));

@@ -1,7 +1,7 @@
 // What texts can show: formulas, tables, footnotes, diagrams.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { axe, feed, inSession, post, settled, until } from "./suite.mjs";
+import { axe, copied, feed, inSession, post, settled, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
 
@@ -33,7 +33,7 @@ describe("content", () => {
       assert.deepEqual(await cells(), ["South", "North", "West"]);
       assert.equal(await feed(page).getByRole("columnheader", { name: "Change" }).getAttribute("aria-sort"), "ascending");
       await feed(page).getByRole("button", { name: "Copy as CSV" }).click();
-      assert.equal((await page.evaluate(() => navigator.clipboard.readText())).replaceAll("\r\n", "\n"), "Region,Change\nSouth,9\nNorth,10\nWest,'=1+1\n");
+      await copied(page, "Region,Change\nSouth,9\nNorth,10\nWest,'=1+1\n");
       await head.click();
       assert.deepEqual(await cells(), ["West", "North", "South"]);
       await head.click();
@@ -55,6 +55,7 @@ describe("content", () => {
       await until(page, () => image.evaluate((el) => el.complete && el.naturalWidth > 50).catch(() => false), "a drawing");
       const svg = decodeURIComponent((await image.getAttribute("src")).split(",")[1]);
       assert.match(svg, />Made</);
+      assert.match(svg, /\.edgeLabel rect[^}]*opacity:\s*1/); // no line crosses the words at an edge
       assert.doesNotMatch(svg, /onerror=|javascript:|<script/);
       await feed(page).getByText(/^The diagram could not be drawn: /).waitFor();
       await feed(page).locator(".pl-code", { hasText: "A -->" }).last().waitFor();

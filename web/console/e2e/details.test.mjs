@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled, until } from "./suite.mjs";
+import { axe, browser, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
 
 const plan = (...tasks) => ({ type: "agent.plan", payload: { tasks: tasks.map(([title, status, detail], i) => ({ id: `${i}`, title, status, detail })) } });
 const quiet = { session: { agent: "none" } };
@@ -156,11 +156,32 @@ describe("errors", () => {
       }, "the connection");
     }, { expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
 
+  test("a lost connection moves no text that somebody reads", () =>
+    inSession(async (page, id, context) => {
+      await post(id, ...Array.from({ length: 12 }, (_, i) => ({ type: "agent.text", payload: { text: `Paragraph ${i}. `.repeat(60) } })));
+      await settled(page, "Paragraph 11");
+      const list = page.locator(".pl-list");
+      await list.hover();
+      await page.mouse.wheel(0, -700);
+      await steady(page, list);
+      const places = () => list.locator("article").evaluateAll((all) => all.map((a) => `${a.dataset.item} ${Math.round(a.getBoundingClientRect().top)}`));
+      const before = await places();
+      await context.setOffline(true);
+      await page.locator(".pl-banner").getByText("Reconnecting").waitFor();
+      assert.deepEqual(await places(), before);
+      await page.getByText("Offline. This list may be out of date.").waitFor();
+      await context.setOffline(false);
+      await page.locator(".pl-banner").waitFor({ state: "detached" });
+      assert.deepEqual(await places(), before);
+    }, { session: { agent: "none" }, expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
+
   test("a conversation that does not exist offers what to do", async () => {
     for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }]) {
       const { page, context } = await openPage(browser, options);
       await page.goto(`${server.url}/s/never-was`);
       await page.getByRole("alert").getByText("does not exist").waitFor();
+      const [text, button] = [await page.getByRole("alert").getByRole("heading").boundingBox(), await page.getByRole("alert").getByRole("button").first().boundingBox()];
+      assert.ok(text.y > 200 && button.y - text.y - text.height >= 12, "in the middle, with room between text and button");
       await axe(page, "not found");
       if (options.isMobile) {
         await page.getByRole("alert").getByRole("button", { name: "Conversations" }).click();

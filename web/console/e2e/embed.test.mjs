@@ -121,6 +121,8 @@ describe("the frame", () => {
       await frame.getByRole("button", { name: "Send answer" }).click();
       await frame.getByText("You answered: sms").first().waitFor();
       await page.getByText("Status: idle").first().waitFor();
+      await frame.getByRole("button", { name: "Files", exact: true }).waitFor();
+      assert.equal(await frame.getByRole("button", { name: "Inspector" }).count(), 0, "raw events are for developers");
       await until(page, async () => /^s-/.test(await page.title()), "the session in the title");
       await page.locator("parley-frame").evaluate((el) => el.send("hello from outside"));
       await frame.getByText("You said: hello from outside").first().waitFor();

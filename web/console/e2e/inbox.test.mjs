@@ -73,12 +73,18 @@ describe("inbox", () => {
       await chosen(page).getByText("deploy").waitFor();
       await page.keyboard.press("k");
       await chosen(page).getByText("Name the release").waitFor();
+      const ring = await page.locator(".co-ask-chosen .co-ask-row").evaluate((el) => {
+        const [own, whole] = [el, el.parentElement].map((e) => getComputedStyle(e).outlineStyle);
+        return { focused: el === document.activeElement, own, whole };
+      });
+      assert.deepEqual(ring, { focused: true, own: "none", whole: "solid" }, "the ring is around the row with its form");
       await page.keyboard.press("j");
       await chosen(page).getByText("deploy").waitFor();
       await page.locator(".pl-prompt-open[data-armed]").waitFor();
       await page.keyboard.press("a");
       await until(page, async () => (await events("in-6")).some((e) => e.type === "user.approval_response"), "the approval");
       assert.equal((await events("in-6")).find((e) => e.type === "user.approval_response").payload.decisions[0].approve, true);
+      await rows(page).filter({ hasText: "deploy" }).getByText("Approved").waitFor();
       await chosen(page).getByText("erase").waitFor();
       await page.locator(".pl-prompt-open[data-armed]").waitFor();
       await page.keyboard.press("d");
@@ -89,11 +95,48 @@ describe("inbox", () => {
         return (await events("in-7")).some((e) => e.type === "user.approval_response");
       }, "the denial");
       assert.equal((await events("in-7")).find((e) => e.type === "user.approval_response").payload.decisions[0].reason, "too risky");
+      await rows(page).filter({ hasText: "erase" }).getByText("Denied").waitFor();
       await chosen(page).getByText("Name the release").waitFor();
       await page.keyboard.press("o");
       await page.waitForURL(/\/s\/in-5$/);
       // A draft of the inbox is in the conversation, too.
       await until(page, async () => (await page.getByRole("textbox", { name: "Name the release" }).inputValue()) === "j", "the draft");
+    }));
+
+  test("a key that is held down approves one prompt", () =>
+    withSessions(["in-8", "in-9"], async (page, go) => {
+      await post("in-8", approval("a8", "deploy"));
+      await post("in-9", approval("a9", "erase"));
+      await go();
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      const first = await chosen(page).innerText();
+      await page.keyboard.down("a");
+      await until(page, async () => (await chosen(page).innerText()) !== first, "the next one");
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await page.keyboard.down("a"); // again without a release: the browser reports a repetition
+      await page.keyboard.up("a");
+      await page.keyboard.press("d"); // keys work as before
+      await page.getByRole("textbox", { name: /Reason/ }).waitFor();
+      const answers = await Promise.all(["in-8", "in-9"].map(async (id) => (await events(id)).filter((e) => e.type === "user.approval_response").length));
+      assert.equal(answers[0] + answers[1], 1);
+    }));
+
+  test("a prompt that another person answers stays until one moves on, and is no longer counted", () =>
+    withSessions(["in-10", "in-11"], async (page, go) => {
+      await post("in-10", approval("a10", "deploy"));
+      await go();
+      await chosen(page).getByText("deploy").waitFor();
+      await post("in-11", approval("a11", "erase"));
+      await rows(page).filter({ hasText: "erase" }).waitFor();
+      await api(server, "/sessions/in-10/prompts/a10/answer", { decisions: [{ call_id: "c-a10", approve: false }] });
+      await rows(page).filter({ hasText: "deploy" }).getByText("No longer open").waitFor();
+      await page.locator(".co-sub").getByText("1 needs you").waitFor();
+      await chosen(page).getByText("deploy").waitFor();
+      assert.equal(await page.locator(".co-hints").getByText("approve").count(), 0, "there is nothing to approve");
+      await page.keyboard.press("a");
+      await page.keyboard.press("j");
+      await chosen(page).getByText("erase").waitFor();
+      assert.equal((await events("in-11")).filter((e) => e.type === "user.approval_response").length, 0);
     }));
 
   test("the number of open prompts leads to the inbox from every conversation", () =>

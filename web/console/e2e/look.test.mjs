@@ -40,7 +40,7 @@ describe("look", () => {
   test("the console has its own font, which it fetches once", () =>
     inSession(async (page) => {
       await until(page, () => page.evaluate(() => [...document.fonts].some((f) => f.family === "Inter" && f.status === "loaded")), "the font");
-      assert.match(await page.locator(".pl-header h2").evaluate((el) => getComputedStyle(el).fontFamily), /^Inter,/);
+      assert.match(await page.locator(".pl-header > h2").evaluate((el) => getComputedStyle(el).fontFamily), /^Inter,/);
       assert.equal(await page.evaluate(() => performance.getEntriesByType("resource").filter((r) => r.name.includes("inter-")).length), 1);
     }, none));
 
@@ -99,6 +99,31 @@ describe("look", () => {
       const primary = await page.locator(".pl-primary:not(:disabled)").allInnerTexts();
       assert.deepEqual(primary, ["Approve once"]);
     }, none));
+
+  test("the lines of a diff are coloured in their whole width, and are copied as they were sent", () =>
+    inSession(async (page, id) => {
+      const diff = "-old\n+new\n same";
+      await post(id, { type: "agent.text", payload: { text: `\`\`\`diff\n${diff}\n\`\`\`` } });
+      const code = feed(page).locator("pre code", { hasText: "old" });
+      await code.locator(".hljs-deletion").waitFor();
+      const [removed, added, whole] = [await code.locator(".hljs-deletion").boundingBox(), await code.locator(".hljs-addition").boundingBox(), await code.boundingBox()];
+      assert.ok(removed.width > 300 && removed.width === added.width, `${removed.width} and ${added.width} pixels`);
+      assert.ok(Math.abs(added.y - removed.y - removed.height) < 1, "the lines follow each other");
+      assert.ok(whole.height < 3.5 * removed.height, "there are no empty lines between them");
+      assert.equal((await code.innerText()).trimEnd(), diff);
+    }, none));
+
+  test("a phone: the menus of the composer show their choice, the account is a small circle in a large target, and the search is as high as a finger", () =>
+    inSession(async (page) => {
+      const cut = await page.locator(".co-pick").evaluateAll((all) => all.filter((el) => el.scrollWidth > el.clientWidth).map((el) => el.selectedOptions[0].text));
+      assert.deepEqual(cut, []);
+      await page.getByRole("button", { name: "Conversations" }).click();
+      const account = page.locator(".co-account > summary");
+      await account.waitFor();
+      const { width, padding } = await account.evaluate((el) => ({ width: el.getBoundingClientRect().width, padding: Number.parseFloat(getComputedStyle(el).paddingInlineStart) }));
+      assert.deepEqual([width, width - 2 * padding], [44, 28]);
+      assert.ok((await page.getByRole("searchbox").boundingBox()).height >= 44);
+    }, { context: phone }));
 
   test("a phone shows the actions without hover and no event numbers; the composer has at most a fifth of the screen", () =>
     inSession(async (page, id) => {

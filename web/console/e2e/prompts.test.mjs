@@ -116,6 +116,38 @@ describe("prompts", () => {
       await insist(page, page.getByRole("button", { name: "Deny with this reason" }), feed(page).getByText("Denied: too risky"));
     }));
 
+  test("[13] long arguments leave the question and the buttons in view; what is not JSON is shown at its call, with the caret there", () =>
+    inSession(async (page, id) => {
+      const rows = Array.from({ length: 200 }, (_, i) => `row ${i}`).join("\n");
+      await post(id, { type: "agent.approval_request", payload: { request_id: "long", text: "May it load the rows?", calls: [{ call_id: "one", tool: "load", params: { rows } }, { call_id: "two", tool: "notify", params: { to: "all" } }] } });
+      await page.getByRole("button", { name: "Approve once" }).waitFor();
+      await until(page, async () => (await page.locator(".pl-waiting").count()) === 0, "no hint to a card that is in view");
+      const inside = async (part) => page.evaluate(([part, list]) => {
+        const [a, b] = [part.getBoundingClientRect(), list.getBoundingClientRect()];
+        return a.top >= b.top && a.bottom <= b.bottom;
+      }, [await part.elementHandle(), await page.locator(".pl-list").elementHandle()]);
+      for (const part of [page.getByText("May it load the rows?").last(), page.getByRole("button", { name: "Approve once" })]) assert.ok(await inside(part));
+      await page.getByRole("button", { name: /^Show all/ }).click();
+      await page.getByText("row 199").waitFor();
+      assert.equal(await page.getByRole("button", { name: /^Show all/ }).count(), 0);
+      // The keyboard is in the field that opens; nothing is changed yet, so there is nothing to undo.
+      await page.getByRole("button", { name: "Edit arguments" }).last().click();
+      const args = page.getByRole("textbox", { name: "Arguments notify" });
+      await until(page, () => args.evaluate((el) => el === document.activeElement), "focus in the arguments");
+      await page.getByRole("button", { name: "Cancel" }).waitFor();
+      await args.fill('{\n  "to": all\n}');
+      await page.getByRole("button", { name: "Undo edits" }).waitFor();
+      const fault = page.locator(".pl-call", { hasText: "notify" }).getByRole("alert");
+      await insist(page, page.getByRole("button", { name: "Approve once" }), fault);
+      await until(page, () => args.evaluate((el) => el === document.activeElement && el.getAttribute("aria-invalid") === "true"), "the field that is wrong");
+      await args.fill('{"to": "some"}');
+      await fault.waitFor({ state: "detached" });
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await args.press("Control+Enter");
+      await until(page, async () => (await answerOf(id, "user.approval_response")) !== undefined, "the approval");
+      assert.deepEqual((await answerOf(id, "user.approval_response")).decisions.map((d) => d.params), [undefined, { to: "some" }]);
+    }, { session: { agent: "none" } }));
+
   test("[14] permission: each scope separately, the shortest duration by default", () =>
     inSession(async (page, id) => {
       await say(page, "/permission files:read mail:send");

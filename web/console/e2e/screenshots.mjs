@@ -108,6 +108,7 @@ try {
   await picture("console-dark", "/s/review", dark, async (page) => {
     await page.locator(".pl-list").hover();
     await page.mouse.wheel(0, -620);
+    await page.locator(".pl-waiting").waitFor();
   });
   await picture("phone", "/s/review", phone);
   await picture("inspector", "/s/review#seq=5", dark);
@@ -127,7 +128,10 @@ try {
   await picture("empty-phone", "/", phone);
   for (const [name, options] of [["work-light", wide], ["work-dark", dark], ["work-phone", phone]])
     await picture(name, "/s/study", options, async (page) => {
-      if (name !== "work-phone") await page.locator(".pl-thread summary").first().click();
+      if (name !== "work-phone") {
+        await page.locator(".pl-thread summary").first().click();
+        await page.getByRole("button", { name: "To the end" }).click();
+      }
       if (name === "work-phone") await page.getByRole("button", { name: /^Work/ }).click();
       if (name === "work-light") await page.getByLabel("Steer Regulation").click();
     });

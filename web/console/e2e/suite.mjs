@@ -81,6 +81,10 @@ export async function until(page, look, what = "it") {
   }
 }
 
+/** Waits until the clipboard has a text: a page writes it after the click. */
+export const copied = (page, text) =>
+  until(page, async () => (await page.evaluate(() => navigator.clipboard.readText())).replaceAll("\r\n", "\n") === text, `the clipboard with ${text.slice(0, 80)}`);
+
 /** Presses a button of a card until it has its effect: a card that was moved ignores clicks for half a second. */
 export async function insist(page, button, effect) {
   const end = Date.now() + timeout;

@@ -100,6 +100,7 @@ describe("print view", () => {
       await paper.getByRole("button", { name: "Print" }).waitFor();
       for (const n of [1, 2]) {
         const text = new RegExp(`^Part ${n}, chapter 1`);
+        await feed(paper).locator(".pl-prose").getByText(text).first().waitFor(); // Markdown is drawn a moment later
         assert.equal(await feed(paper).locator(".pl-prose").getByText(text).count(), 1);
         assert.equal(await feed(paper).locator(".pl-thread").nth(n - 1).locator(".pl-thread-body").getByText(text).count(), 1);
       }

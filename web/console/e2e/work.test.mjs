@@ -98,6 +98,13 @@ describe("workstreams", () => {
       const panel = page.getByRole("complementary");
       await panel.getByText("Transcript").first().click();
       await panel.getByText(/^Part 1, chapter 1/).first().waitFor();
+      // A list that is not opaque is drawn again whenever it scrolls, and a growing text scrolls in every frame.
+      const lists = await page.locator(".pl-list").evaluateAll((all) => all.map((el) => ({ fill: getComputedStyle(el).backgroundColor, inside: el.closest(".pl-thread-body")?.parentElement.getBoundingClientRect().bottom - el.getBoundingClientRect().bottom })));
+      assert.equal(lists.length, 3);
+      for (const { fill, inside } of lists) {
+        assert.match(fill, /^rgb\(/);
+        assert.ok(Number.isNaN(inside) || inside >= 8, `${inside} pixels between the list and the round corner of its row`);
+      }
       await page.getByRole("button", { name: "Stop" }).first().click();
     }));
 

@@ -1,4 +1,4 @@
-// After the build: compressed copies of every file that is not compressed already, the budgets, and the mark of the sources they were made from.
+// After the build: every file that becomes smaller is kept compressed only (the server decompresses it for the rare client that accepts no encoding), the budgets, and the mark of the sources they were made from.
 import { createHash } from "node:crypto";
 import { copyFileSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,9 +8,6 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const web = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const dist = join(web, "console", "dist");
-
-// A larger file is kept compressed only; the server decompresses it for the rare client that accepts no encoding.
-const large = 200_000;
 
 const files = (dir) =>
   readdirSync(dir, { withFileTypes: true }).flatMap((e) => (e.isDirectory() ? files(join(dir, e.name)) : [join(dir, e.name)]));
@@ -44,7 +41,7 @@ for (const file of files(dist)) {
   if (gz.length < raw.length && !file.endsWith(".woff2")) {
     writeFileSync(`${file}.gz`, gz);
     writeFileSync(`${file}.br`, brotliCompressSync(raw, { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } }));
-    if (raw.length > large) rmSync(file);
+    if (!file.endsWith(".txt")) rmSync(file); // a licence stays readable
   }
   const name = file.slice(dist.length + 1);
   for (const p of pages) {

@@ -14,7 +14,7 @@ import { usePutAway } from "./putaway.js";
 import { inboxPath, pathOf, read, useRoute, useSetting } from "./route.js";
 import { usePeople, useSessions, type Sessions } from "./sessions.js";
 import { Select } from "./select.js";
-import { SignIn, fetchMe, type Me } from "./signin.js";
+import { fetchMe, forgetOthers, SignIn, type Me } from "./signin.js";
 import { Welcome } from "./welcome.js";
 import { UndoBars, useUndos } from "./undo.js";
 import type { Words } from "./words.js";
@@ -26,7 +26,7 @@ const SessionMenu = lazy(() => import("./menu.js").then((m) => ({ default: m.Ses
 const Palette = lazy(() => import("./palette.js").then((m) => ({ default: m.Palette })));
 const PrintView = lazy(() => import("@parley-hq/react/print").then((m) => ({ default: m.PrintView })));
 
-const shownPanels = { all: { inspector: false }, developer: {} };
+const shownPanels = { all: {}, developer: { inspector: true } };
 
 type Theme = "auto" | "light" | "dark";
 const themes: Theme[] = ["auto", "light", "dark"];
@@ -37,24 +37,32 @@ export function App() {
   const [language, setLanguage] = useSetting<string>("language", "");
   const locale = useLocale(preferred(language));
   const [me, setMe] = useState<Me | null>(); // null: a token is needed
+  const [ended, setEnded] = useState(false); // the sign-in, while the page was open
   const [fault, setFault] = useState<string>();
   const [route] = useRoute();
   const look = useCallback(() => {
     fetchMe().then(
-      (m) => setMe(m ?? null),
+      (m) => {
+        if (m) forgetOthers(m.id);
+        setMe(m ?? null);
+      },
       (err: unknown) => setFault(err instanceof Error ? err.message : String(err)),
     );
   }, []);
   useEffect(look, [look]);
+  const signIn = useCallback(() => {
+    setEnded(true);
+    setMe(null);
+  }, []);
   if (!locale) return null;
   if (me && route.print && route.session) return <Printed session={route.session} locale={locale} me={me} />;
   return (
     <LocaleProvider value={locale}>
       <div className="pl-root co-root" data-theme={theme === "auto" ? undefined : theme}>
         {me === null ? (
-          <SignIn done={look} />
+          <SignIn ended={ended} done={look} />
         ) : me ? (
-          <Console me={me} theme={theme} setTheme={setTheme} setLanguage={setLanguage} signIn={() => setMe(null)} />
+          <Console me={me} theme={theme} setTheme={setTheme} setLanguage={setLanguage} signIn={signIn} />
         ) : fault ? (
           <main className="co-signin">
             <p role="alert">{locale.words.unreachable(fault)}</p>

@@ -16,6 +16,8 @@ declare const mermaid: Mermaid; // the library is a script before this one
 async function draw(n: number, source: string, dark: boolean): Promise<{ svg: string; width: number; height: number }> {
   mermaid.initialize({
     startOnLoad: false, securityLevel: "strict", look: "classic", theme: dark ? "dark" : "neutral", htmlLabels: false, flowchart: { htmlLabels: false },
+    // The words at an edge have the colour of the surface behind them, so that the line does not cross them.
+    themeVariables: { edgeLabelBackground: dark ? "#1a201e" : "#ffffff" }, themeCSS: ".edgeLabel rect, .labelBkg { opacity: 1; }",
     fontFamily: "system-ui, sans-serif", suppressErrorRendering: true, deterministicIds: true, maxTextSize: 20_000, maxEdges: 300,
   });
   const box = document.createElement("div");

@@ -1,5 +1,5 @@
 import { useCallback, useEffect, useRef, useState, type ReactNode } from "react";
-import type { ParleyClient, Prompt, Session } from "@parley-hq/client";
+import type { Event, ParleyClient, Prompt, Session } from "@parley-hq/client";
 import { clock, Icon, questionOf, useEverySecond } from "@parley-hq/react";
 import { PromptView } from "@parley-hq/react/prompt";
 import "./inbox.css";
@@ -8,27 +8,37 @@ import { useLanguage } from "./locale.js";
 import { pathOf } from "./route.js";
 import type { SessionPrompts } from "./sessions.js";
 
-/** A prompt in the list; `answered` here, it stays until the person leaves the inbox. */
+/** A prompt in the list. With `ended`, how it was answered here or that it ended elsewhere, it stays until the person leaves the inbox. */
 interface Asked {
   key: string;
   session: Session;
   prompt: Prompt;
-  answered?: boolean;
+  ended?: "approved" | "denied" | "answered" | "elsewhere";
 }
+
+/** How an answer ends a prompt. */
+function endOf(e: Event): Asked["ended"] {
+  if (e.type === "user.approval_response") return e.payload.decisions.some((d) => d.approve) ? "approved" : "denied";
+  if (e.type === "user.permission_response") return e.payload.granted.length > 0 ? "approved" : "denied";
+  return "answered";
+}
+
+const endIcons = { approved: "check", denied: "cross", answered: "check", elsewhere: "dash" } as const;
 
 /** Reports whether a prompt is answered by approving or denying. */
 const decidable = ({ prompt }: Asked): boolean => Boolean(prompt.approval ?? prompt.permission);
 
 const keyOf = (session: string, request: string): string => `${session} ${request}`;
 
-/** The rows after a reload: known ones keep their place, new ones follow in the order of their deadlines. */
+/** The rows after a reload: known ones keep their place, new ones follow in the order of their deadlines. The chosen one stays when it has ended. */
 export function arrange(old: readonly Asked[], open: readonly SessionPrompts[], chosen: string | undefined): Asked[] {
   const now = new Map(open.flatMap(({ session, prompts }) => prompts.map((prompt) => [keyOf(session.session_id, prompt.request_id), { session, prompt }] as const)));
   const kept = old.flatMap((a) => {
     const found = now.get(a.key);
     now.delete(a.key);
-    if (a.answered || (!found && a.key === chosen)) return [a];
-    return found ? [{ ...a, ...found }] : [];
+    if (a.ended) return [a];
+    if (found) return [{ ...a, ...found }];
+    return a.key === chosen ? [{ ...a, ended: "elsewhere" as const }] : [];
   });
   const due = (p: Prompt) => (p.deadline ? Date.parse(p.deadline) : Number.POSITIVE_INFINITY);
   const fresh = [...now].map(([key, a]) => ({ key, ...a }));
@@ -43,11 +53,13 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   const [rows, setRows] = useState<Asked[]>();
   const [wanted, setWanted] = useState<string>();
   const box = useRef<HTMLOListElement>(null);
-  const chosen = rows?.find((a) => a.key === wanted)?.key ?? rows?.find((a) => !a.answered)?.key;
+  const chosen = rows?.find((a) => a.key === wanted)?.key ?? rows?.find((a) => !a.ended)?.key;
   const latest = useRef({ rows, chosen, go: p.go });
   latest.current = { rows, chosen, go: p.go };
   useEffect(() => {
-    if (open) setRows((old) => arrange(old ?? [], open, latest.current.chosen));
+    if (!open) return;
+    setWanted(latest.current.chosen); // it stays chosen when it ends elsewhere
+    setRows((old) => arrange(old ?? [], open, latest.current.chosen));
   }, [open]);
 
   const rowOf = (key: string | undefined) => [...(box.current?.children ?? [])].find((el) => (el as HTMLElement).dataset.key === key);
@@ -66,22 +78,23 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   }, []);
   const step = useCallback(
     (by: number) => {
-      const list = latest.current.rows?.filter((a) => !a.answered) ?? [];
+      const list = latest.current.rows ?? [];
       const at = list.findIndex((a) => a.key === latest.current.chosen);
-      const next = list[Math.min(list.length - 1, Math.max(0, at + by))];
-      if (next) choose(next.key, false);
+      const next = by > 0 ? list.slice(at + 1) : list.slice(0, Math.max(0, at)).reverse();
+      const to = next.find((a) => !a.ended) ?? list[at];
+      if (to) choose(to.key, false);
     },
     [choose],
   );
   const answered = useCallback(
-    (key: string) => {
+    (key: string, e: Event) => {
       const list = latest.current.rows ?? [];
       const at = list.findIndex((a) => a.key === key);
-      const next = [...list.slice(at + 1), ...list.slice(0, at)].find((a) => !a.answered);
-      setRows(list.map((a) => (a.key === key ? { ...a, answered: true } : a)));
+      const next = [...list.slice(at + 1), ...list.slice(0, at)].find((a) => !a.ended);
+      setRows(list.map((a) => (a.key === key ? { ...a, ended: endOf(e) } : a)));
       if (latest.current.chosen === key) {
-        // Keep the focus of a keyboard in the list.
-        if (next && rowOf(key)?.contains(document.activeElement)) choose(next.key, false);
+        // Keep the focus of a keyboard in the list. A field that is disabled while it is sent has lost it.
+        if (next && (document.activeElement === document.body || rowOf(key)?.contains(document.activeElement))) choose(next.key, false);
         else setWanted(next?.key);
       }
       changed();
@@ -101,6 +114,8 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
       if (e.key === "j" || e.key === "k") step(e.key === "j" ? 1 : -1);
       else if (e.key === "o") go(pathOf(one.session.session_id));
       else if (e.key === "Enter" && !at.closest("button, a, input, summary")) choose(one.key, true);
+      // A key that is held down decides one prompt, not the next ones too.
+      else if (e.repeat) return;
       else if (e.key === "a" && decidable(one)) row?.querySelector<HTMLElement>(".pl-prompt-open .pl-primary")?.click();
       else if (e.key === "d" && decidable(one)) row?.querySelector<HTMLElement>(".pl-prompt-open .pl-deny")?.click();
       else return;
@@ -110,8 +125,8 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
     return () => document.removeEventListener("keydown", key);
   }, [choose, step]);
 
-  const count = rows?.filter((a) => !a.answered).length ?? 0;
-  const decides = rows?.some((a) => a.key === chosen && decidable(a));
+  const count = rows?.filter((a) => !a.ended).length ?? 0;
+  const decides = rows?.some((a) => a.key === chosen && !a.ended && decidable(a));
   return (
     <div className="co-inbox">
       <header className="co-head">
@@ -147,24 +162,27 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   );
 }
 
-function Row({ asked: a, client, me, chosen, choose, answered, go }: { asked: Asked; client: ParleyClient; me: string | undefined; chosen: boolean; choose: (key: string, form: boolean) => void; answered: (key: string) => void; go: (path: string) => void }) {
+function Row({ asked: a, client, me, chosen, choose, answered, go }: { asked: Asked; client: ParleyClient; me: string | undefined; chosen: boolean; choose: (key: string, form: boolean) => void; answered: (key: string, e: Event) => void; go: (path: string) => void }) {
   const { words, texts } = useLanguage();
   const { session: s, prompt } = a;
-  const onAnswered = useCallback(() => answered(a.key), [answered, a.key]);
+  const onAnswered = useCallback((e: Event) => answered(a.key, e), [answered, a.key]);
+  // The form of a prompt that ended elsewhere says how it ended.
+  const expanded = chosen && (!a.ended || a.ended === "elsewhere");
+  const ends = { approved: texts.approved, denied: texts.denied, answered: words.answeredHere, elsewhere: words.notOpen };
   const agent = prompt.agent || s.agent;
   const others = [{ actor: s.owner, role: "owner" }, ...(s.members ?? [])].filter((m) => m.role !== "viewer" && m.actor.kind === "user" && m.actor.id !== me).map((m) => m.actor.name || m.actor.id);
   const names = [...new Set(others)];
   const path = pathOf(s.session_id);
   return (
-    <li className={`co-ask${chosen && !a.answered ? " co-ask-chosen" : ""}${a.answered ? " co-ask-done" : ""}`} data-key={a.key}>
-      <button type="button" className="co-ask-row" aria-expanded={a.answered ? undefined : chosen} disabled={a.answered} onClick={(e) => choose(a.key, e.detail === 0)}>
+    <li className={`co-ask pl-ringed pl-ringed-inside${expanded ? " co-ask-chosen" : ""}${a.ended ? " co-ask-done" : ""}`} data-key={a.key}>
+      <button type="button" className="co-ask-row pl-bare" aria-expanded={a.ended ? undefined : chosen} disabled={Boolean(a.ended) && !expanded} onClick={(e) => choose(a.key, e.detail === 0)}>
         <span className="co-ask-text" dir="auto">
           {questionOf(prompt, texts)}
         </span>
         <span className="co-ask-time">
-          {a.answered ? (
+          {a.ended ? (
             <>
-              <Icon name="check" size={14} /> {words.answeredHere}
+              <Icon name={endIcons[a.ended]} size={14} /> {ends[a.ended]}
             </>
           ) : (
             <Left prompt={prompt} now={() => client.serverNow()} />
@@ -177,7 +195,7 @@ function Row({ asked: a, client, me, chosen, choose, answered, go }: { asked: As
           <span>{texts.ago(prompt.asked_at)}</span>
         </span>
       </button>
-      {chosen && !a.answered && (
+      {expanded && (
         <div className="co-ask-body">
           <PromptView client={client} session={s.session_id} prompt={prompt} messages={texts} me={me} onAnswered={onAnswered} />
           <a className="co-ask-open" href={path} onClick={(e) => follow(e, go)}>

@@ -23,6 +23,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
     p.setFilter(others);
   };
   const { list, open, error, more, loadMore } = p.sessions;
+  const stale = list !== undefined && error?.code === "unavailable";
   const waiting = list?.filter((s) => s.open_prompts > 0) ?? [];
   const pinned = list?.filter((s) => s.open_prompts === 0 && p.marks.pinned(s.session_id)) ?? [];
   const others = list?.filter((s) => s.open_prompts === 0 && !p.marks.pinned(s.session_id)) ?? [];
@@ -75,7 +76,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
         )}
       </div>
       <div ref={body} className="co-list-body">
-        {error && error.code !== "unauthenticated" && <p className="co-note">{words.listFailed(error.message)}</p>}
+        {error && error.code !== "unauthenticated" && !stale && <p className="co-note">{words.listFailed(error.message)}</p>}
         {list?.length === 0 && <p className="co-note">{set.length > 0 ? words.noMatch : p.q ? words.nothingFound : words.noConversations}</p>}
         <Group title={words.needsYou} open={open} sessions={waiting} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
         <Group title={words.pinned} sessions={pinned} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
@@ -86,6 +87,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
             {words.showMore}
           </button>
         )}
+        {stale && <p className="co-note co-stale">{words.listStale}</p>}
       </div>
     </nav>
   );

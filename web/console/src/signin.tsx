@@ -1,4 +1,5 @@
-import { useState, type FormEvent } from "react";
+import { useRef, useState, type FormEvent } from "react";
+import { Icon } from "@parley-hq/react";
 import { useWords } from "./locale.js";
 
 export interface Me {
@@ -16,23 +17,43 @@ export async function fetchMe(): Promise<Me | undefined> {
   return { open: Boolean(body.open), id: body.actor?.id, name: body.actor?.name };
 }
 
+/** Removes drafts and unsent messages of another person, who used this browser before: this one must neither see nor send them. */
+export function forgetOthers(id: string | undefined): void {
+  try {
+    const before = localStorage.getItem("parley.person");
+    if (before === (id ?? "")) return;
+    if (before !== null) for (const key of Object.keys(localStorage)) if (/^parley\.(draft\.|outbox$)/.test(key)) localStorage.removeItem(key);
+    localStorage.setItem("parley.person", id ?? "");
+  } catch {
+    // Without storage nothing was kept.
+  }
+}
+
 /** The sign-in form: the server stores the token in a cookie that scripts cannot read. */
-export function SignIn({ done }: { done: () => void }) {
+export function SignIn({ ended, done }: { ended: boolean; done: () => void }) {
   const words = useWords();
   const [token, setToken] = useState("");
   const [fault, setFault] = useState<string>();
   const [busy, setBusy] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
+  const refuse = (why: string) => {
+    setFault(why.charAt(0).toLocaleUpperCase() + why.slice(1));
+    field.current?.focus();
+    field.current?.select();
+  };
   const submit = async (e: FormEvent) => {
     e.preventDefault();
+    if (busy || token.trim() === "") return;
+    if (/[^!-~]/.test(token.trim())) return refuse(words.notToken); // a header cannot have it
     setBusy(true);
     setFault(undefined);
     try {
       const res = await fetch("/auth/session", { method: "POST", headers: { Authorization: `Bearer ${token.trim()}` } });
       if (res.ok) return done();
       const body = (await res.json().catch(() => undefined)) as { error?: { message?: string } } | undefined;
-      setFault(body?.error?.message ?? words.answered(res.status));
+      refuse(body?.error?.message ?? words.answered(res.status));
     } catch {
-      setFault(words.cannotReach);
+      refuse(words.cannotReach);
     } finally {
       setBusy(false);
     }
@@ -41,12 +62,12 @@ export function SignIn({ done }: { done: () => void }) {
     <main className="co-signin">
       <form onSubmit={(e) => void submit(e)}>
         <h1>{words.brand}</h1>
-        <p>{words.signInNote}</p>
+        <p>{ended ? words.signInEnded : words.signInNote}</p>
         <label htmlFor="token">{words.token}</label>
-        <input id="token" className="pl-field" type="password" autoComplete="off" autoFocus value={token} aria-describedby={fault ? "fault" : undefined} onChange={(e) => setToken(e.target.value)} />
+        <input ref={field} id="token" className="pl-field" type="password" autoComplete="off" autoFocus value={token} aria-invalid={fault ? true : undefined} aria-describedby={fault ? "fault" : undefined} onChange={(e) => setToken(e.target.value)} />
         {fault && (
           <p id="fault" className="pl-fault" role="alert">
-            {fault}
+            <Icon name="warn" size={14} /> {fault}
           </p>
         )}
         <button type="submit" className="pl-primary" disabled={busy || token.trim() === ""}>

@@ -51,11 +51,13 @@ export const german: Words = {
   alsoAnswer: (names) => `auch gefragt: ${names}`,
   openConversation: "Das Gespräch öffnen",
   answeredHere: "Beantwortet",
+  notOpen: "Nicht mehr offen",
   timeOver: "die Zeit ist um",
 
   search: "Suchen",
   searchConversations: "Gespräche suchen",
   listFailed: (why) => `Die Liste konnte nicht geladen werden: ${why}`,
+  listStale: "Offline. Diese Liste ist vielleicht nicht aktuell.",
   nothingFound: "Kein Titel und keine Nachricht enthält das.",
   noConversations: "Noch keine Gespräche. Schreib eine Nachricht, um eines zu beginnen.",
   needsYou: "Wartet auf dich",
@@ -137,7 +139,9 @@ export const german: Words = {
 
   signIn: "Anmelden",
   signInNote: "Dieser Server verlangt eine Anmeldung. Füge ein Token ein oder öffne den Link, den der Server beim Start ausgegeben hat.",
+  signInEnded: "Deine Anmeldung ist beendet. Melde dich wieder an, um weiterzumachen; was du geschrieben hast, bleibt erhalten.",
   token: "Token",
+  notToken: "Das ist kein Token: Es enthält Zeichen, die kein Token hat.",
   answered: (status) => `Der Server hat mit Status ${status} geantwortet.`,
   cannotReach: "Der Server ist nicht erreichbar.",
 

@@ -56,12 +56,14 @@ export const english = {
   alsoAnswer: (names: string) => `also asked: ${names}`,
   openConversation: "Open the conversation",
   answeredHere: "Answered",
+  notOpen: "No longer open",
   timeOver: "time is over",
 
   // The list.
   search: "Search",
   searchConversations: "Search conversations",
   listFailed: (why: string) => `The list cannot be loaded: ${why}`,
+  listStale: "Offline. This list may be out of date.",
   nothingFound: "No title or message contains this.",
   noConversations: "No conversations yet. Write a message to begin one.",
   needsYou: "Needs you",
@@ -153,7 +155,9 @@ export const english = {
   // Signing in.
   signIn: "Sign in",
   signInNote: "This server requires you to sign in. Paste a token, or open the link that the server printed when it started.",
+  signInEnded: "Your sign-in has ended. Sign in again to continue where you were; what you have written is kept.",
   token: "Token",
+  notToken: "This is not a token: it has characters that no token has.",
   answered: (status: number) => `The server answered with status ${status}.`,
   cannotReach: "The server cannot be reached.",
 

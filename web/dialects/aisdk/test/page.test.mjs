@@ -42,7 +42,7 @@ after(async () => {
   await server?.stop();
 });
 
-test("the page with useChat streams, survives a reload, decides, answers and stops", async () => {
+test("the page with useChat streams, survives a reload and a kill of the server, decides, answers and stops", async () => {
   const { page, faults, say, screenshot, button } = await open("aisdk-page");
   const last = page.getByRole("list", { name: "Messages" }).locator("> li").last();
 
@@ -51,6 +51,13 @@ test("the page with useChat streams, survives a reload, decides, answers and sto
   await page.reload();
   await last.getByText(/tok60$/).waitFor();
   assert.equal(await last.innerText(), tokens(60));
+
+  await say("/stream 80 30");
+  await last.getByText(/tok8/).waitFor();
+  await server.kill();
+  await server.again();
+  await last.getByText(/tok80$/).waitFor();
+  assert.equal(await last.innerText(), tokens(80));
 
   await say('/approve deploy {"env":"prod"}');
   await last.getByRole("button", { name: "Approve" }).waitFor();
@@ -72,7 +79,7 @@ test("the page with useChat streams, survives a reload, decides, answers and sto
   assert.deepEqual(faults, []);
 });
 
-test("the page with assistant-ui survives a reload, shows a second tab the same chat, decides, answers and stops", async () => {
+test("the page with assistant-ui survives a reload and a kill of the server, shows a second tab the same chat, decides, answers and stops", async () => {
   const first = await open("assistant-ui-page");
   const last = (tab) => tab.page.getByRole("log", { name: "Messages" }).getByRole("article").last();
 
@@ -87,6 +94,13 @@ test("the page with assistant-ui survives a reload, shows a second tab the same 
     assert.equal(await tab.page.getByRole("article").count(), 2);
     await tab.button("Send").waitFor();
   }
+
+  await first.say("/stream 80 30");
+  await last(first).getByText(/tok8/).waitFor();
+  await server.kill();
+  await server.again();
+  await last(first).getByText(/tok80$/).waitFor();
+  assert.equal(await last(first).innerText(), tokens(80));
 
   await first.say('/approve deploy {"env":"prod"}');
   await last(first).getByRole("button", { name: "Approve" }).waitFor();

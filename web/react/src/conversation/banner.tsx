@@ -18,14 +18,17 @@ export function Banner() {
     return texts.reconnecting(c.retryAt ? Math.max(0, Math.ceil((c.retryAt - Date.now()) / 1000)) : 0, c.attempt);
   });
   if (!text || lostAt === undefined) return null;
+  // It floats, so that no text moves. Its seconds are not read out: the announcer tells of a lost connection once.
   return (
-    <div className="pl-banner" role="status">
-      <span>{text}</span>
-      {waits && (
-        <button type="button" className="pl-link" onClick={() => client.wake()}>
-          {texts.retryNow}
-        </button>
-      )}
+    <div className="pl-afloat">
+      <div className="pl-banner">
+        <span>{text}</span>
+        {waits && (
+          <button type="button" className="pl-link" onClick={() => client.wake()}>
+            {texts.retryNow}
+          </button>
+        )}
+      </div>
     </div>
   );
 }
@@ -35,25 +38,12 @@ export function StatusDot() {
   const { store, texts } = useShared();
   const c = useConnection(store);
   const status = useView(store)?.status;
-  let word = texts.live;
-  let kind = "live";
-  if (c.state !== "live") {
-    word = c.state === "catching up" ? texts.catchingUp(0) : texts.connecting;
-    kind = "off";
-  } else if (status === "waiting") {
-    word = texts.waiting;
-    kind = "waiting";
-  } else if (status === "running") word = texts.working;
-  else if (status === "failed") {
-    word = texts.failedStatus;
-    kind = "failed";
-  } else if (status === "completed") {
-    word = texts.completed;
-    kind = "idle";
-  } else {
-    word = texts.idle;
-    kind = "idle";
-  }
+  const [kind, word] =
+    c.state !== "live" ? ["off", c.state === "catching up" ? texts.catchingUp(0) : texts.connecting]
+    : status === "waiting" ? ["waiting", texts.waiting]
+    : status === "running" ? ["live", texts.working]
+    : status === "failed" ? ["failed", texts.failedStatus]
+    : ["idle", status === "completed" ? texts.completed : texts.idle];
   return (
     <span className={`pl-dot pl-dot-${kind}`}>
       <span className="pl-dot-mark" aria-hidden="true" />

@@ -21,7 +21,7 @@ export function Header({ props: p, searching, setSearching }: { props: Conversat
       <StatusDot />
       <span className="pl-grow" />
       {record?.members?.length ? <People session={record} /> : null}
-      {p.panels?.inspector !== false && <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />}
+      {(p.panels?.inspector || p.tokenLimit) && <TokenMeter {...(p.tokenLimit ? { limit: p.tokenLimit } : {})} />}
       <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
         <Icon name="search" />
       </button>

@@ -26,7 +26,7 @@ export function Panel(p: {
     ["plan", texts.plan, p.panels?.plan !== false],
     ["work", texts.work, p.panels?.workstreams !== false],
     ["files", texts.files, p.panels?.files !== false],
-    ["raw", texts.inspector, p.panels?.inspector !== false],
+    ["raw", texts.inspector, p.panels?.inspector === true || p.name === "raw"],
   ];
   return (
     <aside ref={box} className="pl-panel" aria-label={all.find(([n]) => n === p.name)?.[1]}>

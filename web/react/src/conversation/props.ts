@@ -19,6 +19,7 @@ export interface ConversationProps {
   /** The agent of sessions that are created here. */
   agent?: string;
   mode?: Mode;
+  /** The panels that people can open. The inspector is for developers and is one of them only if it is true. */
   panels?: { plan?: boolean; workstreams?: boolean; files?: boolean; inspector?: boolean };
   /** The open panel; without it the component manages it. "auto" shows work or plan when there is some. */
   panel?: PanelName | "auto" | null;

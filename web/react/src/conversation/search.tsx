@@ -45,9 +45,9 @@ export function SearchBar({ close }: { close: () => void }) {
   };
   return (
     <search className="pl-search" onKeyDown={(e) => e.key === "Escape" && close()}>
-      <div className="pl-search-bar">
+      <div className="pl-search-bar pl-ringed pl-ringed-inside">
         <Icon name="search" size={14} />
-        <input type="search" autoFocus aria-label={texts.search} placeholder={texts.search} value={q} onChange={(e) => setQ(e.target.value)} />
+        <input className="pl-bare" type="search" autoFocus aria-label={texts.search} placeholder={texts.search} value={q} onChange={(e) => setQ(e.target.value)} />
         <button type="button" className="pl-iconbutton" aria-label={texts.close} onClick={close}>
           <Icon name="cross" />
         </button>

@@ -78,7 +78,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     [store, answeredHere],
   );
   const me = p.me ?? store.caller?.id;
-  const canInspect = p.panels?.inspector !== false;
+  const canInspect = p.panels?.inspector === true;
   const loadImage = useMemo(() => (p.loadImage === false ? undefined : (p.loadImage ?? ((url: string, signal: AbortSignal) => p.client.image(url, { signal })))), [p.client, p.loadImage]);
   const shared = useMemo<Shared>(
     () => ({

@@ -44,7 +44,7 @@ export function OpenError({ texts, error, action }: { texts: Texts; error: Parle
   const why =
     error?.code === "not_found" || error?.code === "denied" ? texts.notFound : error?.code === "gone" ? texts.gone : error?.code === "unauthenticated" ? texts.signInAgain : texts.cannotOpen;
   return (
-    <div className="pl-empty" role="alert">
+    <div className="pl-empty pl-openerror" role="alert">
       <h2>{why}</h2>
       {error && error.code !== "not_found" && <p>{error.message}</p>}
       {action}

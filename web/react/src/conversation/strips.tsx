@@ -64,7 +64,7 @@ export function PanelStrip({ panels, open }: { panels: ConversationProps["panels
           {texts.files}
         </button>
       )}
-      {panels?.inspector !== false && (
+      {panels?.inspector && (
         <button type="button" onClick={() => open("raw")}>
           {texts.inspector}
         </button>

@@ -27,7 +27,10 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
       const watch = () => {
         for (const leave of open.splice(0)) leave();
         const order = store.getOrder();
-        for (const id of order.slice(-40)) if (store.getItem(id)?.open) open.push(store.subscribeItem(id, f));
+        for (const id of order.slice(-40)) {
+          const item = store.getItem(id);
+          if (item?.open && !rows.elsewhere(item, view)) open.push(store.subscribeItem(id, f));
+        }
       };
       const leave = store.subscribe("order", () => {
         watch();
@@ -44,7 +47,7 @@ function useRows(rows: Rows, store: SessionStore, view: ListView, kept: () => nu
         open = [];
       };
     },
-    [store, rows],
+    [store, rows, view],
   );
   return useSyncExternalStore(subscribe, () => {
     const order = store.getOrder();

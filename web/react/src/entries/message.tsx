@@ -66,12 +66,12 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
             {all ? texts.showLess : texts.showAll(texts.bytes(text.length))}
           </button>
         )}
-        {!pending && (
+        {!pending && !editing && (
           <div className="pl-actions">
             <time dateTime={item.at}>{texts.moment(item.at)}</time>
             {text && <CopyButton text={() => text} label={texts.copy} bare />}
             {text && <Quote text={text} />}
-            {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && !editing && (
+            {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && (
               <>
                 <Action icon="edit" label={texts.editMessage} run={() => setEditing(true)} />
                 <Action icon="again" label={texts.answerAgain} run={() => void branch(item.seq ?? 0, text, files).catch(() => {})} />

@@ -66,7 +66,8 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
   useEffect(() => {
     const el = card.current;
     if (!el) return;
-    const watch = new IntersectionObserver((seen) => shared.inView.set(p.request_id, seen[seen.length - 1]?.isIntersecting ?? false), { threshold: 0.4 });
+    // Of a card that is taller than the list, never more than a part is shown.
+    const watch = new IntersectionObserver((seen) => shared.inView.set(p.request_id, seen[seen.length - 1]?.isIntersecting ?? false), { threshold: 0.2 });
     watch.observe(el);
     return () => {
       watch.disconnect();

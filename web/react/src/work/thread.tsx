@@ -10,15 +10,16 @@ export function Thread({ id, name }: { id: string; name: string }) {
   useEffect(() => {
     const el = box.current;
     if (!el) return;
-    const fit = () => {
-      const inner = el.querySelector(".pl-list")?.firstElementChild;
-      if (inner) el.style.blockSize = `${Math.min(most, inner.getBoundingClientRect().height)}px`;
-    };
-    const sizes = new ResizeObserver(fit);
-    // The list appears with the first entry.
+    const sizes = new ResizeObserver(([entry]) => {
+      if (entry) el.style.blockSize = `${Math.min(most, entry.contentRect.height)}px`;
+    });
+    // The list appears with the first entry. Observing it again would report its size again.
+    let seen: Element | null | undefined;
     const watch = () => {
       const inner = el.querySelector(".pl-list")?.firstElementChild;
-      if (inner) sizes.observe(inner);
+      if (!inner || inner === seen) return;
+      sizes.disconnect();
+      sizes.observe((seen = inner));
     };
     const children = new MutationObserver(watch);
     children.observe(el, { childList: true, subtree: true });

@@ -1,1 +1,0 @@
-import{t as e}from"./jsx-runtime-COQnYV8f.js";import{i as t}from"./context-CJPdyrvz.js";var n=e();function r({risk:e}){let{texts:r}=t();return(0,n.jsx)(`span`,{className:`pl-risk pl-risk-${e.toLowerCase().replace(/[^a-z]/g,``)}`,children:r.risk(e)})}export{r as t};
