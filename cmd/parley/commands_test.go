@@ -120,8 +120,8 @@ func TestConnectionErrorsNameTheCause(t *testing.T) {
 			t.Errorf("%s is reached at %s, want %s", addr, got, want)
 		}
 	}
-	for _, address := range []string{":::", "collector:4318", "ftp://x"} {
-		if _, err := tracing(address, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:4318") {
+	for _, address := range []string{":::", "collector:4318", "ftp://x", "http://user:secret%zz@host", "ftp://user:secret@host"} {
+		if _, err := tracing(address, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "http://127.0.0.1:4318") || strings.Contains(err.Error(), "secret") {
 			t.Errorf("--otlp %s: %v", address, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -16,7 +17,11 @@ import (
 // tracing returns the provider that sends spans to a collector.
 func tracing(endpoint string, log *slog.Logger) (*sdktrace.TracerProvider, error) {
 	shown := collectorName(endpoint)
-	if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return nil, errors.New("--otlp is not the address of a collector: use something like http://127.0.0.1:4318")
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("--otlp %q is not the address of a collector: use something like http://127.0.0.1:4318", shown)
 	}
 	// Without a handler the library writes to standard error.
@@ -31,10 +36,11 @@ func tracing(endpoint string, log *slog.Logger) (*sdktrace.TracerProvider, error
 	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about)), nil
 }
 
-// collectorName is the address of a collector without its password.
+// collectorName is the address of a collector without its password. What cannot be read as an address is not shown: it may have one.
 func collectorName(endpoint string) string {
-	if u, err := url.Parse(endpoint); err == nil {
-		return u.Redacted()
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
 	}
-	return endpoint
+	return u.Redacted()
 }

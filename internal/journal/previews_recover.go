@@ -88,8 +88,7 @@ func (p *previews) lost(what string) {
 }
 
 // addPiece appends a piece to its block. A piece may repeat text; one that leaves a
-// gap is ignored. One that was written later than the text at its place replaces it:
-// in a cluster the next owner of a session may write other text than this node did.
+// gap is ignored.
 func addPiece(blocks []*recovered, q *piece) []*recovered {
 	i := slices.IndexFunc(blocks, func(b *recovered) bool { return b.ID == q.Block })
 	if i >= 0 && q.Offset == 0 && (blocks[i].Turn != q.Turn || !continues(string(blocks[i].text), q.Text)) {
@@ -102,10 +101,6 @@ func addPiece(blocks []*recovered, q *piece) []*recovered {
 		i = len(blocks) - 1
 	}
 	b := blocks[i]
-	if q.Text != "" && q.Offset < len(b.text) && q.At > b.Ends[len(b.Ends)-1].At {
-		b.text = b.text[:q.Offset]
-		b.Ends = slices.DeleteFunc(b.Ends, func(end chat.End) bool { return end.Bytes > q.Offset })
-	}
 	if text := q.TextAfter(len(b.text)); text != "" {
 		b.text = append(b.text, text...)
 		b.Ends = append(b.Ends, chat.End{Bytes: q.End, At: q.At})

@@ -64,25 +64,6 @@ func snapshot(t *testing.T, dir string) (*Journal, string) {
 	return nil, ""
 }
 
-// The next owner of a session in a cluster writes other text in the place of a piece that no reader has seen.
-func TestLaterPieceReplacesText(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := openTest(t, dir, Options{})
-	begin(t, j, "s-1")
-	for i, p := range []chat.Preview{pieceOf("b", 0, "one "), pieceOf("b", 4, "unseen "), pieceOf("b", 4, "two "), pieceOf("b", 8, "three")} {
-		p.At = epoch + chat.At(i)
-		if err := writePreviews(j, "s-1", []chat.Preview{p}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	killed, _ := snapshot(t, dir)
-	b := killed.OpenBlocks()["s-1"]
-	if len(b) != 1 || b[0].Text != "one two three" || len(b[0].Ends) != 3 {
-		t.Errorf("%+v", b)
-	}
-}
-
 func TestOpenBlocksSurviveAKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -19,7 +19,7 @@ type Set struct {
 	sets    *Sets
 	opening sync.Mutex // held by open; taken before mu
 	ready   atomic.Bool
-	changed sync.Map // ids of records whose sessions have new events, also of records of other sets
+	changed sync.Map // ids of records whose sessions have new events
 
 	mu         sync.Mutex // held while the sessions of the set are read or written, but not while one is erased
 	index      stream
@@ -235,6 +235,7 @@ func (s *Set) apply(ev *chat.Event) {
 	if e.Gone == gone {
 		s.hide(e.ID)
 		delete(s.sessions, e.ID)
+		s.sets.of.Delete(e.ID)
 		return
 	}
 	rs := s.sessions[e.ID]
@@ -242,6 +243,7 @@ func (s *Set) apply(ev *chat.Event) {
 		id := chat.SessionID("sys-" + s.sets.opt.Name + "-" + e.ID)
 		rs = &recordSession{stream: s.stream(id, s.sets.opt.Title+" "+e.Kind), id: e.ID, kind: e.Kind}
 		s.sessions[e.ID] = rs
+		s.sets.of.Store(e.ID, s) // before the session is read
 		s.readLater(rs)
 	}
 	if e.Gone == leaving {

@@ -44,6 +44,8 @@ type Sets struct {
 	opt    SetOptions
 	erased chan chat.SessionID
 
+	of sync.Map // the *Set of each record that is known, by the id of the record's session without its prefix
+
 	mu  sync.Mutex
 	all map[string]*Set
 }
@@ -95,10 +97,8 @@ func (ss *Sets) Published(id chat.SessionID) {
 	if !ok {
 		return
 	}
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	for _, s := range ss.all {
-		s.changed.Store(name, true)
+	if s, ok := ss.of.Load(name); ok {
+		s.(*Set).changed.Store(name, true)
 	}
 }
 

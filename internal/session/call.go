@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/parley-hq/parley/chat"
@@ -37,13 +38,14 @@ type call struct {
 	Line sentText `json:"line,omitempty"` // also the name of a workstream
 	Ack  string   `json:"ack,omitempty"`
 	All  bool     `json:"all,omitempty"`
-	At   chat.At  `json:"at,omitzero"` // when a stop was requested
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Steering    *chat.Steering           `json:"steering,omitempty"`
 	ClientID    string                   `json:"client_id,omitempty"`
 	Progress    *chat.WorkstreamProgress `json:"progress,omitempty"`
 	Workstreams []string                 `json:"workstreams,omitempty"`
+
+	waited time.Duration // for the owner, at the node that has sent the call
 }
 
 // repeatable reports whether the call has the same effect when it is handled twice.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -35,10 +36,11 @@ type Remote interface {
 	Erased(ctx context.Context, r *chat.Receipt)
 }
 
-// Serve handles a call of another node. It returns when the call has its place in the session's order; wait returns the
-// answer. The error has the reason OwnerChanged if this node does not own the session any more; nothing was written then.
-func (s *Sessions) Serve(ctx context.Context, b []byte) (wait func() (answer []byte, err error)) {
-	q := &call{}
+// Serve handles a call of another node, which has waited there for an owner. It returns when the call has its place in the session's
+// order; wait returns the answer. The error has the reason OwnerChanged if this node does not own the session any more; nothing was
+// written then.
+func (s *Sessions) Serve(ctx context.Context, b []byte, waited time.Duration) (wait func() (answer []byte, err error)) {
+	q := &call{waited: waited}
 	if err := json.Unmarshal(b, q); err != nil {
 		err = chat.Errorf(chat.Internal, "the call of another node cannot be read; do all nodes run the same version?").Because(err)
 		return func() ([]byte, error) { return json.Marshal(encodeError(err)) }

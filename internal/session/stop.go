@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/workstream"
@@ -31,7 +32,7 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 }
 
 func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, error) {
-	q.Method, q.At = callStop, s.now()
+	q.Method = callStop
 	res, err := s.call(ctx, q)
 	if err != nil {
 		return chat.StopResult{}, err
@@ -40,16 +41,15 @@ func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, erro
 	return res.Stop, nil
 }
 
-// lateStop is how much later than a request to stop a turn may have begun to be stopped by it. The clocks of two nodes that own
-// sessions differ by less.
-const lateStop = chat.At(2_000_000)
+// lateStop is how much later than a request to stop a turn may have begun to be stopped by it.
+const lateStop = 2 * time.Second
 
 func (s *Sessions) stopHere(ctx context.Context, q *call) (chat.StopResult, error) {
 	c, line := q.Caller, string(q.Line)
 	// A request that had to wait for an owner is not meant for a turn that has begun meanwhile.
 	late := func(d *decision) bool {
 		t := d.state.Line(line).Turn
-		return t != nil && t.StartedAt > q.At+lateStop
+		return q.waited > lateStop && t != nil && d.now-t.StartedAt < chat.At((q.waited-lateStop).Microseconds())
 	}
 	if q.All {
 		return s.stop(ctx, c, q.Session, q.Cause, resting(""), func(d *decision) chat.StopResult {

@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -110,15 +111,13 @@ func TestStopThatWaitedIsNotForALaterTurn(t *testing.T) {
 	w := newTestStore(t, Options{})
 	id := w.begin("s")
 	w.say(id, "a")
-	begun := w.state(id).Line("").Turn.StartedAt
 	for _, all := range []bool{true, false} {
-		early := &call{Session: id, Caller: ann, All: all, At: begun - lateStop - 1}
+		early := &call{Session: id, Caller: ann, All: all, waited: time.Hour}
 		if res, err := w.stopHere(ctx, early); err != nil || res.Stopped {
 			t.Error("a stop that was requested before the turn:", res, err)
 		}
 	}
-	soon := &call{Session: id, Caller: ann, At: begun - lateStop} // as far as two clocks may differ
-	if res, err := w.stopHere(ctx, soon); err != nil || !res.Stopped {
+	if res, err := w.stopHere(ctx, &call{Session: id, Caller: ann, waited: lateStop}); err != nil || !res.Stopped {
 		t.Error(res, err)
 	}
 }

@@ -28,7 +28,7 @@ func (n *Network) Port(node string, log *View) *Port {
 type Port struct {
 	Log    *View
 	Loses  func() bool            // reports whether the next broadcast is lost; nil means never
-	Misses func(data []byte) bool // reports whether a broadcast of another node is lost on its way here; nil means never
+	Misses func(data []byte) bool // reports whether what another node broadcasts or tells is lost on its way here; nil means never
 	Hold   func()                 // is called before a broadcast of another node is handled, one after the other; nil means nothing
 
 	net  *Network
@@ -130,7 +130,11 @@ func (p *Port) Broadcast(data []byte) {
 func (p *Port) Tell(node string, data []byte) {
 	p.others(func(to *Port) {
 		if to.node == node {
-			to.queue(to.told, func() { to.heard(data) })
+			to.queue(to.told, func() {
+				if to.Misses == nil || !to.Misses(data) {
+					to.heard(data)
+				}
+			})
 		}
 	})
 }

@@ -72,7 +72,7 @@ func (a applier) applied(change journal.Change, pos cluster.Pos, own bool) {
 		}
 	case *journal.EraseChange:
 		a.part.mu.Lock()
-		a.part.erased, a.part.erases = pos, true
+		a.part.erased = pos
 		a.part.mu.Unlock()
 		if !own {
 			a.sessions.AppliedErasure(c.Erasure)

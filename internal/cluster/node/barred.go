@@ -195,7 +195,7 @@ func (n *Node) Lag(partition int, pos cluster.Pos) time.Duration {
 func (n *Node) Forget(ctx context.Context, name string) {
 	n.forget(name)
 	for _, other := range n.present() {
-		if _, err := n.ask(ctx, other, n.parts[0], message{msgForget, []byte(name)}); err != nil {
+		if _, err := n.ask(ctx, other, n.parts[0], message{kind: msgForget, body: []byte(name)}); err != nil {
 			n.log.Warn("a node was not told that another one was removed; it forgets it with its next start", "node", other, "removed", name, "err", err)
 		}
 	}

@@ -50,19 +50,32 @@ const (
 
 // message is a request about a partition.
 type message struct {
-	kind byte
-	body []byte
+	kind   byte
+	body   []byte
+	waited time.Duration // for an owner, before it was sent; whole milliseconds
 }
 
+const messageHeader = 1 + 2 + 4
+
 func (m message) encode(p *part) []byte {
-	b := append(make([]byte, 0, 3+len(m.body)), m.kind)
+	b := append(make([]byte, 0, messageHeader+len(m.body)), m.kind)
 	b = binary.BigEndian.AppendUint16(b, uint16(p.number))
+	b = binary.BigEndian.AppendUint32(b, uint32(m.waited.Milliseconds()))
 	return append(b, m.body...)
+}
+
+// readMessage decodes a message and its partition.
+func readMessage(b []byte) (m message, partition int, ok bool) {
+	if len(b) < messageHeader {
+		return message{}, 0, false
+	}
+	waited := time.Duration(binary.BigEndian.Uint32(b[3:])) * time.Millisecond
+	return message{b[0], b[messageHeader:], waited}, int(binary.BigEndian.Uint16(b[1:])), true
 }
 
 // Send implements session.Remote.
 func (n *Node) Send(ctx context.Context, id chat.SessionID, call []byte, repeat bool) (wait func() ([]byte, error)) {
-	return n.send(ctx, n.partOf(id), message{msgCall, call}, repeat)
+	return n.send(ctx, n.partOf(id), message{kind: msgCall, body: call}, repeat)
 }
 
 // retryPause is the time between two attempts to reach the owner of a partition.
@@ -79,7 +92,8 @@ func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait 
 	if (m.kind == msgCall || m.kind == msgSubmit) && !p.status().Owns {
 		n.metrics.forwarded.Inc()
 	}
-	get := n.attempt(ctx, p, m)
+	begun := time.Now()
+	get := n.attempt(ctx, p, m, n.opt.Wait)
 	return func() ([]byte, error) {
 		end := time.Now().Add(n.opt.Wait)
 		for {
@@ -103,7 +117,8 @@ func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait 
 			if sleep.For(ctx, retryPause) != nil {
 				return nil, errNoOwner.Because(context.Cause(ctx))
 			}
-			get = n.attempt(ctx, p, m)
+			m.waited = time.Since(begun)
+			get = n.attempt(ctx, p, m, n.opt.Wait)
 		}
 	}
 }
@@ -124,8 +139,9 @@ func (n *Node) reach(ctx context.Context, p *part, pos cluster.Pos) error {
 	return nil
 }
 
-// attempt sends a message to the node that owns the partition now. If that is this node, it handles the message itself.
-func (n *Node) attempt(ctx context.Context, p *part, m message) (get func() (answer []byte, pos cluster.Pos, err error)) {
+// attempt sends a message to the node that owns the partition now, which has to answer within limit. If that is this node, it handles the
+// message itself.
+func (n *Node) attempt(ctx context.Context, p *part, m message, limit time.Duration) (get func() (answer []byte, pos cluster.Pos, err error)) {
 	failed := func(err error) func() ([]byte, cluster.Pos, error) {
 		return func() ([]byte, cluster.Pos, error) { return nil, 0, err }
 	}
@@ -143,7 +159,7 @@ func (n *Node) attempt(ctx context.Context, p *part, m message) (get func() (ans
 	if owner == "" || owner == n.opt.Name { // an earlier process of this node: it will claim the partition, or another node will
 		return failed(ErrNoNode)
 	}
-	ctx, cancel := context.WithTimeout(p.epoch(), n.opt.Wait)
+	ctx, cancel := context.WithTimeout(p.epoch(), limit)
 	wait := transport.Request(ctx, owner, p.number, m.encode(p))
 	return func() ([]byte, cluster.Pos, error) {
 		defer cancel()
@@ -199,12 +215,13 @@ func decodeReply(b []byte) (answer []byte, pos cluster.Pos, err error) {
 // serve returns the function that handles requests of other nodes.
 func (n *Node) serve(ctx context.Context, tasks *sync.WaitGroup) func(data []byte, reply func([]byte)) {
 	return func(data []byte, reply func([]byte)) {
-		if len(data) < 3 || int(binary.BigEndian.Uint16(data[1:])) >= len(n.parts) {
+		m, partition, ok := readMessage(data)
+		if !ok || partition >= len(n.parts) {
 			n.log.Warn("a request of another node cannot be read; do all nodes run the same version?")
 			return
 		}
 		tasks.Add(1)
-		n.handle(ctx, n.parts[binary.BigEndian.Uint16(data[1:])], message{data[0], data[3:]}, func(b []byte) {
+		n.handle(ctx, n.parts[partition], m, func(b []byte) {
 			defer tasks.Done()
 			reply(b)
 		})
@@ -296,7 +313,7 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 	}
 	switch m.kind {
 	case msgCall:
-		wait := n.sessions.Serve(context.WithoutCancel(ctx), m.body)
+		wait := n.sessions.Serve(context.WithoutCancel(ctx), m.body, m.waited)
 		go func() { answer(wait()) }()
 	case msgSubmit:
 		if len(m.body) == 0 {

@@ -72,8 +72,8 @@ func (n *Node) askOwner(ctx context.Context, p *part, m message) (answer []byte,
 const confirmTime = 500 * time.Millisecond
 
 // confirmOwner returns an error if another node may own a partition of this node by now. A majority of the nodes has to answer, and this
-// node has to apply what they have applied. What it heard before the call proves nothing: after a pause it hears heartbeats first
-// that were sent before it was replaced.
+// node has to apply what they have applied. The next owner may be one of those that do not answer in time; then this node has to apply
+// what the log has. What it heard before the call proves nothing: after a pause it hears heartbeats first that were sent before it was replaced.
 func (n *Node) confirmOwner(ctx context.Context, p *part) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
@@ -100,8 +100,8 @@ func (n *Node) confirmOwner(ctx context.Context, p *part) error {
 	missing, highest := n.OthersOfMajority(), cluster.Pos(0)
 	late := time.NewTimer(n.confirmTime)
 	defer late.Stop()
-	all := true // are waited for
-	for silent := len(peers); silent > 0 && (all || missing > 0); {
+	all, silent := true, len(peers) // all are waited for
+	for silent > 0 && (all || missing > 0) {
 		select {
 		case a := <-answers:
 			silent--
@@ -114,6 +114,13 @@ func (n *Node) confirmOwner(ctx context.Context, p *part) error {
 		case <-ctx.Done():
 			return session.ErrOwnerChanged
 		}
+	}
+	if silent > 0 {
+		_, last, err := n.partitions().Ends(ctx, p.number)
+		if err != nil {
+			return session.ErrOwnerChanged
+		}
+		highest = max(highest, last)
 	}
 	if missing > 0 || p.get().Reached(ctx, highest) != nil || !p.status().Owns {
 		return session.ErrOwnerChanged
@@ -130,7 +137,7 @@ func (n *Node) CatchUpText(ctx context.Context, id chat.SessionID) bool {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
 	epoch := p.status().Copy.Epoch
-	b, ok := n.askOwner(ctx, p, message{msgBlocks, []byte(id)})
+	b, ok := n.askOwner(ctx, p, message{kind: msgBlocks, body: []byte(id)})
 	if !ok || b == nil {
 		return ok
 	}

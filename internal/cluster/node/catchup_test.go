@@ -70,6 +70,11 @@ func TestAnOwnerThatWasPausedDoesNotDenySessionsOfTheNextOwner(t *testing.T) {
 // A node that does not read the log asks an owner that was replaced and does not read the log either. The next owner has created a session.
 func TestANodeThatIsBehindDoesNotBelieveAFormerOwner(t *testing.T) {
 	t.Parallel()
+	t.Run("the next owner answers", func(t *testing.T) { t.Parallel(); readBehindAFormerOwner(t, true) })
+	t.Run("the next owner answers too late", func(t *testing.T) { t.Parallel(); readBehindAFormerOwner(t, false) })
+}
+
+func readBehindAFormerOwner(t *testing.T, nextAnswers bool) {
 	c := newCluster(t)
 	known := c.session(0)
 	id := c.sibling(known)
@@ -92,7 +97,10 @@ func TestANodeThatIsBehindDoesNotBelieveAFormerOwner(t *testing.T) {
 		return "no owner"
 	})
 	c.create(next, id)
-	c.members[old].confirmTime = limit // both other nodes answer
+	if c.members[old].confirmTime = limit; !nextAnswers {
+		c.members[old].confirmTime = time.Millisecond
+		c.members[next].port.CutNodes(true)
+	}
 	c.members[old].port.CutNodes(false)
 	if !c.members[old].Owns(id) {
 		t.Fatal("the former owner reads the log")
@@ -108,6 +116,7 @@ func TestANodeThatIsBehindDoesNotBelieveAFormerOwner(t *testing.T) {
 		}
 	}
 	c.members[behind].port.Log.Cut(false)
+	c.members[next].port.CutNodes(false)
 	if err := write(); err != nil {
 		t.Errorf("a write when the log is read again: %v", err)
 	}

@@ -56,7 +56,7 @@ type testCluster struct {
 	change  func(*Options) // of each node that is started; may be nil
 }
 
-// newCluster starts three nodes and waits until each partition has an owner.
+// newCluster starts three nodes and waits until each partition has its usual owner: partition 0 node 0, and so on.
 func newCluster(t *testing.T) *testCluster {
 	t.Helper()
 	return newClusterWith(t, nil)
@@ -70,6 +70,14 @@ func newClusterWith(t *testing.T, change func(*Options)) *testCluster {
 		c.start(i, t.TempDir())
 	}
 	c.settle()
+	for p, m := range c.members {
+		for m.opt.MayOwn == nil && !m.Status()[p].Owns { // on a busy machine a node may have started late
+			for _, other := range c.members {
+				_ = other.parts[p].get().HandOver(t.Context(), m.Name()) // fails if it is not the owner
+			}
+			c.settle()
+		}
+	}
 	return c
 }
 

@@ -227,7 +227,7 @@ func (n *Node) askHeads(ctx context.Context, nodes []string, q headsCall) ([]hea
 			if name == n.opt.Name {
 				b, err = n.heads(ctx, body)
 			} else {
-				b, err = n.ask(ctx, name, n.parts[0], message{msgHeads, body})
+				b, err = n.ask(ctx, name, n.parts[0], message{kind: msgHeads, body: body})
 			}
 			if err == nil {
 				err = json.Unmarshal(b, &all[i])

@@ -208,7 +208,7 @@ func (o *outgoing) close() {
 // for all bytes; progress is called now and then. Both may be nil.
 func FetchStore(ctx context.Context, t Transport, node, dir string, room func(bytes int64) error, progress func(done, total int64)) error {
 	ask := func(ctx context.Context, body []byte) ([]byte, error) {
-		reply, err := t.Request(ctx, node, 0, message{msgCopy, body}.encode(&part{}))()
+		reply, err := t.Request(ctx, node, 0, message{kind: msgCopy, body: body}.encode(&part{}))()
 		if err != nil {
 			return nil, err
 		}

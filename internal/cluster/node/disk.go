@@ -61,7 +61,7 @@ func (d *diskBlobs) copyToOther(ctx context.Context, id, from chat.SessionID, in
 	}
 	why := error(errAlone)
 	for _, name := range d.node.present() {
-		if _, err = d.node.ask(ctx, name, d.node.partOf(id), message{msgKeep, body}); err == nil {
+		if _, err = d.node.ask(ctx, name, d.node.partOf(id), message{kind: msgKeep, body: body}); err == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -326,7 +326,7 @@ func (r *remoteBytes) ask() {
 	go func() {
 		ctx, cancel := context.WithTimeout(r.ctx, chunkTimeout)
 		defer cancel()
-		answer, err := r.disk.node.ask(ctx, r.node, r.disk.node.partOf(r.of.session), message{msgChunk, body})
+		answer, err := r.disk.node.ask(ctx, r.node, r.disk.node.partOf(r.of.session), message{kind: msgChunk, body: body})
 		switch {
 		case err != nil:
 		case len(answer) < 8 || int64(binary.BigEndian.Uint64(answer)) != r.size || int64(len(answer)-8) != want:

@@ -28,7 +28,7 @@ func (n *Node) Erased(ctx context.Context, r *chat.Receipt) {
 	body := append(binary.BigEndian.AppendUint64(nil, uint64(pos)), r.Session...)
 	var wait sync.WaitGroup
 	for i, name := range names {
-		wait.Go(func() { _, errs[i] = n.ask(ctx, name, p, message{msgErased, body}) })
+		wait.Go(func() { _, errs[i] = n.ask(ctx, name, p, message{kind: msgErased, body: body}) })
 	}
 	errs[len(names)] = n.outgoing.empty()
 	wait.Wait()
@@ -59,7 +59,7 @@ func (n *Node) erased(ctx context.Context, p *part, pos cluster.Pos, session []b
 	return errors.Join(n.sessions.FinishErasure(ctx, chat.SessionID(session)), n.outgoing.empty())
 }
 
-// purgeTime is how long the writes of a partition may wait while its log is purged.
+// purgeTime is how long the writes of a partition may wait while its log is purged, unless a test sets another time.
 const purgeTime = 500 * time.Millisecond
 
 // After a purge the partition is written to for purgeRest times as long as its writes have waited, before it is purged again. So
@@ -83,7 +83,7 @@ func (n *Node) purge(ctx context.Context, p *part, others []string) error {
 	var upTo cluster.Pos
 	begun := time.Now()
 	err := p.get().Quiet(ctx, func(pos cluster.Pos) (err error) {
-		ctx, cancel := context.WithTimeout(ctx, purgeTime)
+		ctx, cancel := context.WithTimeout(ctx, n.purgeTime)
 		defer cancel()
 		if upTo, err = n.trimAll(ctx, p, others, pos); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (n *Node) purge(ctx context.Context, p *part, others []string) error {
 			return err
 		}
 		body := binary.BigEndian.AppendUint64(nil, uint64(upTo))
-		return atAll(func() error { return n.compact(ctx, p, upTo) }, func() error { return n.askAll(ctx, others, p, message{msgCompact, body}) })
+		return atAll(func() error { return n.compact(ctx, p, upTo) }, func() error { return n.askAll(ctx, others, p, message{kind: msgCompact, body: body}) })
 	})
 	pause := time.Since(begun)
 	n.metrics.purge.Observe(pause.Seconds())
@@ -114,7 +114,7 @@ func (n *Node) purge(ctx context.Context, p *part, others []string) error {
 func (n *Node) trimAll(ctx context.Context, p *part, others []string, pos cluster.Pos) (cluster.Pos, error) {
 	for {
 		body := binary.BigEndian.AppendUint64(nil, uint64(pos))
-		err := atAll(func() error { return n.synced(ctx, p, pos) }, func() error { return n.askAll(ctx, others, p, message{msgSynced, body}) })
+		err := atAll(func() error { return n.synced(ctx, p, pos) }, func() error { return n.askAll(ctx, others, p, message{kind: msgSynced, body: body}) })
 		if err != nil {
 			return pos, err
 		}
@@ -151,7 +151,7 @@ func (n *Node) askAll(ctx context.Context, nodes []string, p *part, m message) e
 
 // synced returns when the disk of this node has everything up to a position.
 func (n *Node) synced(ctx context.Context, p *part, pos cluster.Pos) error {
-	ctx, cancel := context.WithTimeout(ctx, purgeTime)
+	ctx, cancel := context.WithTimeout(ctx, n.purgeTime)
 	defer cancel()
 	if err := p.get().Reached(ctx, pos); err != nil {
 		return err

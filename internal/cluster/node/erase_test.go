@@ -41,9 +41,17 @@ func contains(t *testing.T, dir, text string) (name string) {
 	return name
 }
 
+// purgeSlowly lets a busy machine take its time for a purge.
+func (c *testCluster) purgeSlowly() {
+	for _, m := range c.members {
+		m.purgeTime = limit
+	}
+}
+
 func TestErasureRemovesSessionFromAllNodesAndFromLog(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.purgeSlowly()
 	id := c.session(1)
 	const secret = "the-erased-text-of-a-person"
 	if _, err := c.members[1].sessions.Append(t.Context(), ada, id, []chat.Draft{text(secret)}); err != nil {
@@ -152,6 +160,7 @@ func (l lateFrame) Trim(ctx context.Context, part int, upTo cluster.Pos) (err er
 func TestPurgedLogKeepsNoFrameThatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.purgeSlowly()
 	id := c.session(1)
 	owner := c.members[c.owner(id)]
 	part := owner.Partition(id)
@@ -219,6 +228,7 @@ func (c *testCluster) sessionIn(part int) chat.SessionID {
 func TestErasuresAtTheSameTimeShareOnePause(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
+	c.purgeSlowly()
 	const count = 20
 	var ids []chat.SessionID
 	for n := 0; len(ids) < count; n++ {

@@ -14,8 +14,11 @@ import (
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
-// gatherTime is how long a new owner waits for the unfinished text of other nodes.
+// gatherTime is how long a new owner waits for the unfinished text of other nodes, unless a test sets another time.
 const gatherTime = 3 * time.Second
+
+// askTime is how long one question may take: it or its answer may be lost.
+const askTime = 500 * time.Millisecond
 
 // textsPerAnswer is how many sessions an answer to msgTexts has.
 const textsPerAnswer = 2000
@@ -29,15 +32,21 @@ type unfinishedText struct {
 // gatherText gets the unfinished text that other nodes have and this one does not, before this node decides anything as the new
 // owner of a partition. Two nodes have what any reader was shown: the owner, and the node that has shown it or said that it is stored. A node
 // that has applied the claim at pos stores no more text of the owner before it. So the text is complete when all nodes but one have
-// answered.
+// answered. If the former owner is among them, all nodes that are present have to: it does not show text of which it learns only after the
+// claim that another node has stored it.
 func (n *Node) gatherText(ctx context.Context, p *part, pos cluster.Pos) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	ctx, cancel := context.WithTimeout(ctx, gatherTime)
+	ctx, cancel := context.WithTimeout(ctx, n.gatherTime)
 	defer cancel()
-	answered := make(chan struct{}, 1)
-	asked := map[string]bool{}
-	for missing := n.opt.Trim.Nodes - 2; missing > 0; {
+	answers := make(chan string)
+	asked, answered := map[string]bool{}, map[string]bool{}
+	former := p.formerOwner()
+	complete := func() bool {
+		missing := func(node string) bool { return !answered[node] }
+		return len(answered) >= n.opt.Trim.Nodes-2 && (!answered[former] || !slices.ContainsFunc(n.present(), missing))
+	}
+	for !complete() {
 		for _, h := range p.get().Peers() {
 			if asked[h.Node] {
 				continue
@@ -50,14 +59,14 @@ func (n *Node) gatherText(ctx context.Context, p *part, pos cluster.Pos) {
 					}
 				}
 				select {
-				case answered <- struct{}{}:
+				case answers <- h.Node:
 				case <-ctx.Done():
 				}
 			})
 		}
 		select {
-		case <-answered:
-			missing--
+		case node := <-answers:
+			answered[node] = true
 		case <-time.After(retryPause): // another node may be heard by now
 		case <-ctx.Done():
 			n.log.Warn("too few nodes said what unfinished text they have; readers may see the last words of an answer again", "partition", p.number)
@@ -67,8 +76,13 @@ func (n *Node) gatherText(ctx context.Context, p *part, pos cluster.Pos) {
 }
 
 func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster.Pos) error {
+	ask := func(m message) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		return n.ask(ctx, node, p, m)
+	}
 	for after := chat.SessionID(""); ; {
-		b, err := n.ask(ctx, node, p, message{msgTexts, append(binary.BigEndian.AppendUint64(nil, uint64(pos)), after...)})
+		b, err := ask(message{kind: msgTexts, body: append(binary.BigEndian.AppendUint64(nil, uint64(pos)), after...)})
 		var list []unfinishedText
 		if err == nil {
 			err = json.Unmarshal(b, &list)
@@ -81,7 +95,7 @@ func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster
 			if n.hasText(&t) {
 				continue
 			}
-			b, err := n.ask(ctx, node, p, message{msgText, []byte(t.Session)})
+			b, err := ask(message{kind: msgText, body: []byte(t.Session)})
 			if err != nil {
 				return err
 			}

@@ -85,6 +85,8 @@ type Node struct {
 	metrics  *metrics
 
 	confirmTime time.Duration // see confirmOwner
+	gatherTime  time.Duration // see gatherText
+	purgeTime   time.Duration // see purge
 
 	clockMu sync.Mutex
 	clocks  cluster.Clocks
@@ -116,14 +118,14 @@ func New(opt Options) *Node {
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
 	}
-	n := &Node{opt: opt, log: opt.Logger, metrics: newMetrics(), confirmTime: confirmTime}
+	n := &Node{opt: opt, log: opt.Logger, metrics: newMetrics(), confirmTime: confirmTime, gatherTime: gatherTime, purgeTime: purgeTime}
 	n.journal = &Journal{Journal: opt.Journal, node: n}
 	if opt.Files != nil {
 		n.files = newFiles(n, opt.Files, opt.Shared)
 	}
 	for i := range opt.Partitions {
 		p := &part{number: i, order: previewOrder{late: previewLate}}
-		p.nextEpoch()
+		p.nextEpoch("")
 		n.parts = append(n.parts, p)
 	}
 	return n

@@ -31,8 +31,9 @@ type part struct {
 	synced  cluster.Pos
 	samples []sample    // of the position, oldest first
 	erased  cluster.Pos // of the last erasure that the log may still have; 0 if there is none
-	erases  bool        // a session was erased since this process started
 	owned   bool
+	owner   string          // the node that owns the partition
+	former  string          // the node that owned it before
 	ready   uint64          // the last epoch in which this node was the owner and had the text of the others
 	present context.Context // ends some time after the epoch
 	end     context.CancelFunc
@@ -48,14 +49,22 @@ func (p *part) epoch() context.Context {
 	return p.present
 }
 
-// nextEpoch ends the context of the epoch before.
-func (p *part) nextEpoch() {
+// nextEpoch notes the owner of a new epoch and ends the context of the epoch before.
+func (p *part) nextEpoch(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.end != nil {
 		time.AfterFunc(answerTime, p.end)
 	}
 	p.present, p.end = context.WithCancel(context.Background())
+	p.owner, p.former = owner, p.owner
+}
+
+// formerOwner returns the node that owned the partition before its owner, "" if that is not known.
+func (p *part) formerOwner() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.former
 }
 
 func (p *part) get() *cluster.Replica {
@@ -104,9 +113,7 @@ func (p *part) erasedPos() cluster.Pos {
 func (p *part) voided(pos cluster.Pos) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.erases {
-		p.erased = pos
-	}
+	p.erased = pos
 }
 
 // PartitionStatus is what this node knows of a partition.

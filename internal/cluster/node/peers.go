@@ -38,7 +38,7 @@ func (n *Node) Ask(ctx context.Context, node string, turn chat.TurnID, data []by
 			return nil, chat.Errorf(chat.TooLarge, "a message to another node is too large")
 		}
 	}
-	get := transport.Request(ctx, node, p.number, message{msgPeer, data}.encode(p))
+	get := transport.Request(ctx, node, p.number, message{kind: msgPeer, body: data}.encode(p))
 	return func() ([]byte, error) {
 		b, err := get()
 		switch {

@@ -81,22 +81,23 @@ func readPreviews(b []byte) (m *sentPreviews, ok bool) {
 	return m, r.Done() && m.number > 0
 }
 
-// WritePreviews writes pieces of open blocks to the preview file and sends them to the other nodes. It returns when a majority of the
-// nodes has them.
+// WritePreviews sends pieces of open blocks to the other nodes and writes them to the preview file when enough of those have them. So a
+// node that was killed has no text in its file that no reader was shown; the next owner may have written other text in its place.
 func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 	n := j.node
-	before := make([]cluster.Status, len(n.parts))
+	unwritable := j.Writable() // before the other nodes show anything
+	status := make([]cluster.Status, len(n.parts))
 	for i, p := range n.parts {
-		before[i] = p.status()
+		status[i] = p.status()
 	}
-	j.Journal.WritePreviews(ctx, all)
 	messages := make([]*sentPreviews, len(n.parts))
 	for i := range all {
 		of := &all[i]
 		part := n.Partition(of.Session)
-		st := before[part]
+		st := status[part]
 		switch {
-		case of.Err != nil:
+		case unwritable != nil:
+			of.Err = unwritable
 			continue
 		case !st.Owns:
 			of.Err = session.ErrOwnerChanged
@@ -106,17 +107,29 @@ func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 		}
 		messages[part].sessions = append(messages[part].sessions, *of)
 	}
-	failed := n.replicate(messages)
+	failed := n.replicate(ctx, messages)
+	written := make([]core.SessionPieces, 0, len(all))
+	for i := range all {
+		of := &all[i]
+		if of.Err == nil {
+			of.Err = failed[n.Partition(of.Session)]
+		}
+		if of.Err == nil {
+			written = append(written, *of)
+		}
+	}
+	j.Journal.WritePreviews(ctx, written)
 	for i := range all {
 		if of := &all[i]; of.Err == nil {
-			of.Err = failed[n.Partition(of.Session)]
+			of.Err = written[0].Err
+			written = written[1:]
 		}
 	}
 }
 
 // replicate sends messages to the other nodes, one or nil for each partition, and waits until a majority of the nodes has them. It
 // returns an error for each partition.
-func (n *Node) replicate(messages []*sentPreviews) (failed []error) {
+func (n *Node) replicate(ctx context.Context, messages []*sentPreviews) (failed []error) {
 	sent := make([]*sentText, len(n.parts))
 	transport := n.others()
 	for i, m := range messages {
@@ -128,7 +141,7 @@ func (n *Node) replicate(messages []*sentPreviews) (failed []error) {
 	for i, t := range sent {
 		switch {
 		case t != nil:
-			failed[i] = n.waitStored(n.parts[i], t, transport)
+			failed[i] = n.waitStored(ctx, n.parts[i], t, transport)
 		case messages[i] != nil:
 			failed[i] = session.ErrOwnerChanged
 		}
@@ -176,7 +189,7 @@ const previewWait = time.Second
 
 // heard returns the function that takes what other nodes broadcast. Each partition has a goroutine in tasks that shows it in its
 // order.
-func (n *Node) heard(ctx context.Context, tasks *sync.WaitGroup) func(data []byte) {
+func (n *Node) heard(ctx context.Context, tasks *sync.WaitGroup, t Transport) func(data []byte) {
 	queues := make([]chan *sentPreviews, len(n.parts))
 	for i, p := range n.parts {
 		queue := make(chan *sentPreviews, 1024)
@@ -196,7 +209,7 @@ func (n *Node) heard(ctx context.Context, tasks *sync.WaitGroup) func(data []byt
 				next = m.join(queue, p.status().Copy.Pos)
 				if n.showPreviews(ctx, p, m) {
 					stored := storedMessages{p.number, m.epoch, m.first, m.number, n.opt.Name}
-					n.others().Tell(p.status().Copy.Claim.Node, stored.append(nil))
+					t.Tell(p.status().Copy.Claim.Node, stored.append(nil))
 				}
 			}
 		})
@@ -263,7 +276,7 @@ func (n *Node) showPreviews(ctx context.Context, p *part, m *sentPreviews) bool 
 
 // askForBlocks asks the owner for the unfinished blocks of a session, because a piece was lost.
 func (n *Node) askForBlocks(ctx context.Context, p *part, id chat.SessionID) ([]chat.Preview, error) {
-	b, pos, err := n.attempt(ctx, p, message{msgBlocks, []byte(id)})()
+	b, pos, err := n.attempt(ctx, p, message{kind: msgBlocks, body: []byte(id)}, previewWait)()
 	if err == nil {
 		err = p.get().Reached(ctx, pos)
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"math"
 	"slices"
 	"sync"
@@ -91,14 +92,18 @@ const (
 	maxSendAgain = time.Second
 )
 
-// waitStored waits until enough nodes have stored a message that was sent. It fails if another node has become the owner.
-func (n *Node) waitStored(p *part, t *sentText, transport Transport) error {
+// unstoredTime is how long the owner waits for nodes that answer and do not store text: their disks may be full, or the message too large.
+const unstoredTime = 3 * time.Second
+
+// waitStored waits until enough nodes have stored a message that was sent. It fails if another node has become the owner. If the other
+// nodes do not store the message and say that this node is the owner, it waits no longer: text must not stop a session.
+func (n *Node) waitStored(ctx context.Context, p *part, t *sentText, transport Transport) error {
 	select {
 	case <-t.enough:
 		return nil
 	default:
 	}
-	pause := sendAgain
+	pause, begun := sendAgain, time.Now()
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	for {
@@ -110,6 +115,11 @@ func (n *Node) waitStored(p *part, t *sentText, transport Transport) error {
 		if st := p.status(); !st.Owns || st.Copy.Epoch != t.epoch {
 			p.sent.remove(t)
 			return session.ErrOwnerChanged
+		}
+		if time.Since(begun) > unstoredTime && n.confirmOwner(ctx, p) == nil {
+			p.sent.remove(t)
+			n.log.Warn("no other node stores text that is being written; its readers may see it again if this node is lost", "partition", p.number)
+			return nil
 		}
 		n.metrics.resent.Inc()
 		transport.Broadcast(t.data)

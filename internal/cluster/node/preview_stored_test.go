@@ -90,6 +90,106 @@ func TestANewOwnerHasTheTextOfTheOtherNodes(t *testing.T) {
 	}
 }
 
+// A node has stored a piece that the owner has not shown yet, because it does not know that it is stored. A new owner to which the partition
+// is handed over waits for the answer of that node: its readers were shown the piece.
+func TestANewOwnerHasTextThatTheFormerOwnerHasNotShown(t *testing.T) {
+	t.Parallel()
+	var lossy atomic.Bool
+	c := newCluster(t)
+	id := c.session(0)
+	old := c.owner(id)
+	next, third := (old+1)%3, (old+2)%3
+	for _, i := range []int{old, next} {
+		c.members[i].port.Misses = func([]byte) bool { return lossy.Load() }
+	}
+	c.members[next].gatherTime = limit
+	lossy.Store(true)
+	refused := make(chan error, 1)
+	go func() { refused <- c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "shown elsewhere")) }()
+	shown := func() string {
+		if blocks := c.members[third].hub.Blocks(id); len(blocks) > 0 {
+			return blocks[0].Text
+		}
+		return ""
+	}
+	eventually(t, "shown elsewhere", shown)
+	c.members[third].port.Cut(true)
+	if err := c.members[old].partOf(id).get().HandOver(t.Context(), c.members[next].Name()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-refused; chat.ReasonOf(err) != chat.OwnerChanged {
+		t.Fatal(err)
+	}
+	lossy.Store(false)
+	c.members[third].port.Cut(false)
+	eventually(t, fmt.Sprint(next), func() string { return fmt.Sprint(c.owner(id)) })
+	if blocks := c.members[next].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != "shown elsewhere" {
+		t.Errorf("the new owner has %v", blocks)
+	}
+}
+
+// A killed owner has no text in its file that nobody was shown: the next owner may have written other text in its place.
+func TestAKilledOwnerHasNoTextThatNobodyWasShown(t *testing.T) {
+	t.Parallel()
+	var lossy atomic.Bool
+	c := newCluster(t)
+	id := c.session(0)
+	old := c.owner(id)
+	next := (old + 1) % 3
+	for i := range c.members {
+		c.members[i].port.Misses = func([]byte) bool { return lossy.Load() }
+	}
+	lossy.Store(true)
+	refused := make(chan error, 1)
+	go func() {
+		refused <- c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "what nobody was shown"))
+	}()
+	sent := func() string {
+		s := &c.members[old].partOf(id).sent
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return fmt.Sprint(len(s.waiting))
+	}
+	eventually(t, "1", sent)
+	c.stop(old)
+	if err := <-refused; err == nil {
+		t.Fatal("the piece was accepted although no other node has it")
+	}
+	lossy.Store(false)
+	if err := c.members[next].sessions.Preview(t.Context(), ada, id, piece(0, "other ")); err != nil {
+		t.Fatal(err)
+	}
+	c.start(old, c.members[old].dir)
+	c.settle()
+	if err := c.members[next].sessions.Preview(t.Context(), ada, id, piece(6, "text")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "other text", func() string {
+		if blocks := c.members[old].hub.Blocks(id); len(blocks) > 0 {
+			return blocks[0].Text
+		}
+		return ""
+	})
+}
+
+// The other nodes answer, but they do not store text: the disks may be full, or a message too large for the network. The session goes on.
+func TestTextThatNoOtherNodeStoresIsShown(t *testing.T) {
+	t.Parallel()
+	var lossy atomic.Bool
+	c := newCluster(t)
+	id := c.session(0)
+	for i := range c.members {
+		c.members[i].port.Misses = func([]byte) bool { return lossy.Load() }
+	}
+	owner := c.owner(id)
+	seen := c.follow(t.Context(), owner, id)
+	lossy.Store(true)
+	if err := c.members[owner].sessions.Preview(t.Context(), ada, id, piece(0, "text")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "…text", seen)
+}
+
 // Two of four other nodes have to store a message, so that a majority of five has it.
 func TestTextIsStoredByAMajority(t *testing.T) {
 	var s sentTexts

@@ -206,7 +206,7 @@ func (n *Node) repairStep(ctx context.Context, p *part, names []string, step byt
 			if name == n.opt.Name {
 				b, err = n.serveRepair(ctx, p, []byte{step})
 			} else {
-				b, err = n.ask(ctx, name, p, message{msgRepair, []byte{step}})
+				b, err = n.ask(ctx, name, p, message{kind: msgRepair, body: []byte{step}})
 			}
 			r := repairReport{node: name}
 			if err == nil {

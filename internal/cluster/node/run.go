@@ -37,11 +37,12 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 		}
 		p.mu.Lock()
 		p.synced, p.erased = have.Pos, have.Pos // the process before may have applied erasures
+		p.owner = have.Claim.Node
 		p.mu.Unlock()
 		p.set(cluster.ReplicaOptions{
 			Cluster: n.opt.Cluster, Partition: p.number, Node: n.opt.Name, Log: log, Store: applier{n, p}, Copy: have,
-			Send: t.SendHeartbeat, About: n.About, Synced: p.syncedPos, Claims: func(cluster.Status) {
-				p.nextEpoch()
+			Send: t.SendHeartbeat, About: n.About, Synced: p.syncedPos, Claims: func(st cluster.Status) {
+				p.nextEpoch(st.Copy.Claim.Node)
 				tasks.Go(func() { n.ownerChanged(ctx, p) })
 			},
 			Void:   p.voided,
@@ -59,7 +60,7 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 		return err
 	}
 	defer stop()
-	stop, err = t.Listen(len(n.parts), n.serve(ctx, &tasks), n.heard(ctx, &tasks))
+	stop, err = t.Listen(len(n.parts), n.serve(ctx, &tasks), n.heard(ctx, &tasks, t))
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func newSharedCluster(t *testing.T) (*testCluster, *s3test.Server) {
 			Stall: 5 * time.Second, Pause: time.Millisecond, Tries: 2,
 		})
 		t.Cleanup(store.Close)
-		o.Shared, o.Unused, o.Pin = store, 50*time.Millisecond, 200*time.Millisecond
+		o.Shared, o.Unused, o.Pin = store, time.Second, 200*time.Millisecond
 	}), server
 }
 
