@@ -31,11 +31,11 @@ func (a applier) Apply(records []cluster.Record, c cluster.Copy) (refused []erro
 	}
 	a.order.wait(c.Epoch, previews)
 	files := a.files.changed(f.Changes)
-	a.show.Lock()
-	defer a.show.Unlock()
+	a.showMu.Lock()
+	defer a.showMu.Unlock()
 	if !own {
-		a.showOwn.Lock()
-		defer a.showOwn.Unlock()
+		a.showOwnMu.Lock()
+		defer a.showOwnMu.Unlock()
 	}
 	if refused, err = a.opt.Journal.Apply(f); err != nil {
 		return nil, err

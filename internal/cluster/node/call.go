@@ -17,24 +17,24 @@ import (
 
 // A request to another node: its kind, the partition, and what the kind needs.
 const (
-	msgCall    = 'c' // a call of the session rules
-	msgSubmit  = 's' // a change of the journal: its kind and its encoding
-	msgBlocks  = 'b' // asks for the unfinished blocks of a session
-	msgAt      = 'a' // asks for the owner's position, see catchup.go
-	msgChunk   = 'f' // asks for a part of the bytes of a file; any node answers
-	msgKeep    = 'k' // asks a node to store the bytes of files; any node answers
-	msgErased  = 'e' // asks a node to remove an erased session; any node answers
-	msgSynced  = 'y' // asks a node to have everything up to a position on disk; any node answers
-	msgCompact = 'z' // asks a node to remove trimmed frames from its files; any node answers
-	msgHeads   = 'v' // asks for the ends of sessions, see compare.go; any node answers
-	msgForget  = 'g' // a node was removed from the cluster; any node answers
-	msgDrain   = 'd' // asks a node to hand its partitions over; any node answers
-	msgCopy    = 'o' // asks for the store of a node, see copy.go; any node answers
-	msgRepair  = 'r' // a step of a repair, see repair.go; any node answers
-	msgPeer    = 'p' // a message to the Peer of a node; any node answers
-	msgTexts   = 'u' // asks how much unfinished text a node has, see gather.go; any node answers
-	msgText    = 'x' // asks for the unfinished blocks of a session that a node has; any node answers
-	msgApplied = 'q' // asks how far a node has applied the log; any node answers
+	msgCall        = 'c' // a call of the session rules
+	msgSubmit      = 's' // a change of the journal: its kind and its encoding
+	msgOwnerBlocks = 'b' // asks for the unfinished blocks of a session
+	msgAt          = 'a' // asks for the owner's position, see catchup.go
+	msgChunk       = 'f' // asks for a part of the bytes of a file; any node answers
+	msgKeep        = 'k' // asks a node to store the bytes of files; any node answers
+	msgErased      = 'e' // asks a node to remove an erased session; any node answers
+	msgSynced      = 'y' // asks a node to have everything up to a position on disk; any node answers
+	msgCompact     = 'z' // asks a node to remove trimmed frames from its files; any node answers
+	msgHeads       = 'v' // asks for the ends of sessions, see compare.go; any node answers
+	msgForget      = 'g' // a node was removed from the cluster; any node answers
+	msgDrain       = 'd' // asks a node to hand its partitions over; any node answers
+	msgCopy        = 'o' // asks for the store of a node, see copy.go; any node answers
+	msgRepair      = 'r' // a step of a repair, see repair.go; any node answers
+	msgPeer        = 'p' // a message to the Peer of a node; any node answers
+	msgTextSizes   = 'u' // asks how much unfinished text a node has, see gather.go; any node answers
+	msgNodeBlocks  = 'x' // asks for the unfinished blocks of a session that a node has; any node answers
+	msgApplied     = 'q' // asks how far a node has applied the log; any node answers
 
 	msgPreviews = 't' // text that is being written, which is broadcast; see preview.go
 	msgStored   = 'w' // tells the owner that text is stored, see preview_stored.go
@@ -253,13 +253,13 @@ func (n *Node) anyNode(p *part, kind byte) func(ctx context.Context, m message) 
 		return func(ctx context.Context, _ message) ([]byte, error) { return nil, n.Drain(ctx, "") }
 	case msgRepair:
 		return func(ctx context.Context, m message) ([]byte, error) { return n.serveRepair(ctx, p, m.body) }
-	case msgText:
+	case msgNodeBlocks:
 		return func(_ context.Context, m message) ([]byte, error) {
 			return json.Marshal(sentBlocks(n.opt.Hub.Blocks(chat.SessionID(m.body))))
 		}
 	case msgApplied:
 		return func(context.Context, message) ([]byte, error) { return nil, nil } // every reply has the position
-	case msgTexts:
+	case msgTextSizes:
 		return at(func(ctx context.Context, p *part, pos cluster.Pos, after []byte) ([]byte, error) {
 			return n.texts(ctx, p, pos, chat.SessionID(after))
 		})
@@ -328,7 +328,7 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 			}
 			go answer(nil, err)
 		})
-	case msgBlocks:
+	case msgOwnerBlocks:
 		answer(json.Marshal(sentBlocks(n.opt.Hub.Blocks(chat.SessionID(m.body)))))
 	case msgAt:
 		go func() { answer(nil, n.confirmOwner(ctx, p)) }()

@@ -137,7 +137,7 @@ func (n *Node) CatchUpText(ctx context.Context, id chat.SessionID) bool {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
 	epoch := p.status().Copy.Epoch
-	b, ok := n.askOwner(ctx, p, message{kind: msgBlocks, body: []byte(id)})
+	b, ok := n.askOwner(ctx, p, message{kind: msgOwnerBlocks, body: []byte(id)})
 	if !ok || b == nil {
 		return ok
 	}

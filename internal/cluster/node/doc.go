@@ -23,12 +23,12 @@
 // A lock is taken before those below it:
 //
 //	part.purging     held while the log of a partition is purged, and writes of it wait
-//	part.show        held while a frame is applied, or previews are stored, until readers have them
-//	part.showOwn     held for writing while a frame of another owner is applied, for reading while the owner shows previews
+//	part.showMu      held while a frame is applied, or previews are stored, until readers have them
+//	part.showOwnMu   held for writing while a frame of another owner is applied, for reading while the owner shows previews
 //	Files.removing   by blob: held while it is checked whether bytes are removed
 //	part.mu          what is known of a partition; before the locks of cluster.Replica
 //
-// sentTexts.mu is taken inside of previewOrder.mu. sharedQuestion.mu, Files.mu, diskBlobs.mu, Node.mu, Node.clockMu, outgoing.mu and NATS.mu come
-// last: they protect fields, and nothing that takes a lock is called while one of them is held. The journal, the hub and the session rules are called with part.show and
+// unstoredTexts.mu is taken inside of previewOrder.mu. sharedQuestion.mu, Files.mu, diskBlobs.mu, Node.mu, Node.clockMu, outgoing.mu and NATS.mu come
+// last: they protect fields, and nothing that takes a lock is called while one of them is held. The journal, the hub and the session rules are called with part.showMu and
 // Files.removing, not with part.mu.
 package node

@@ -20,7 +20,7 @@ const gatherTime = 3 * time.Second
 // askTime is how long one question may take: it or its answer may be lost.
 const askTime = 500 * time.Millisecond
 
-// textsPerAnswer is how many sessions an answer to msgTexts has.
+// textsPerAnswer is how many sessions an answer to msgTextSizes has.
 const textsPerAnswer = 2000
 
 // unfinishedText is how much a node has of the unfinished blocks of a session.
@@ -82,7 +82,7 @@ func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster
 		return n.ask(ctx, node, p, m)
 	}
 	for after := chat.SessionID(""); ; {
-		b, err := ask(message{kind: msgTexts, body: append(binary.BigEndian.AppendUint64(nil, uint64(pos)), after...)})
+		b, err := ask(message{kind: msgTextSizes, body: append(binary.BigEndian.AppendUint64(nil, uint64(pos)), after...)})
 		var list []unfinishedText
 		if err == nil {
 			err = json.Unmarshal(b, &list)
@@ -95,7 +95,7 @@ func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster
 			if n.hasText(&t) {
 				continue
 			}
-			b, err := ask(message{kind: msgText, body: []byte(t.Session)})
+			b, err := ask(message{kind: msgNodeBlocks, body: []byte(t.Session)})
 			if err != nil {
 				return err
 			}
@@ -103,11 +103,11 @@ func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster
 			if err != nil {
 				return err
 			}
-			p.show.Lock()
+			p.showMu.Lock()
 			if !p.status().Owns { // not if this node has begun without the rest of this answer
 				n.storePreviews(context.WithoutCancel(ctx), []core.SessionPieces{{Session: t.Session, Pieces: pieces}})
 			}
-			p.show.Unlock()
+			p.showMu.Unlock()
 		}
 		if len(list) < textsPerAnswer {
 			return nil
@@ -129,14 +129,14 @@ func (n *Node) hasText(t *unfinishedText) bool {
 	return true
 }
 
-// texts answers msgTexts: the unfinished text of the sessions of a partition whose ids come after another one, when this node has
+// texts answers msgTextSizes: the unfinished text of the sessions of a partition whose ids come after another one, when this node has
 // applied a position.
 func (n *Node) texts(ctx context.Context, p *part, pos cluster.Pos, after chat.SessionID) ([]byte, error) {
 	if err := p.get().Reached(ctx, pos); err != nil {
 		return nil, err
 	}
-	p.show.Lock() // text of the owner before that is being stored now is part of the answer
-	defer p.show.Unlock()
+	p.showMu.Lock() // text of the owner before that is being stored now is part of the answer
+	defer p.showMu.Unlock()
 	var ids []chat.SessionID
 	for _, id := range n.opt.Hub.Unfinished() {
 		if id > after && n.Partition(id) == p.number {

@@ -23,7 +23,7 @@ type Journal struct {
 // that another node decides about the session now.
 func (j *Journal) Commit(_ context.Context, c *core.Commit) error {
 	p := j.node.partOf(c.Session)
-	return j.decided(c.Session, &journal.CommitChange{Commit: c, Previews: p.order.sent(p.status().Copy.Epoch)})
+	return j.decided(c.Session, &journal.CommitChange{Commit: c, Previews: p.order.lastSent(p.status().Copy.Epoch)})
 }
 
 // decided stores a change that the rules of this node have decided. It is not sent to another owner, whose rules would not know

@@ -151,8 +151,8 @@ func (l live) Publish(id chat.SessionID, entries []core.Entry) {
 		return
 	}
 	p := l.node.partOf(id)
-	p.showOwn.RLock()
-	defer p.showOwn.RUnlock()
+	p.showOwnMu.RLock()
+	defer p.showOwnMu.RUnlock()
 	if p.status().Owns {
 		l.Hub.Publish(id, entries)
 	}

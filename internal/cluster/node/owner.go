@@ -17,8 +17,8 @@ import (
 func (n *Node) ownerChanged(ctx context.Context, p *part) {
 	p.mu.Lock()
 	st := p.replica.Status()
-	before := p.owned
-	p.owned = st.Owns
+	before := p.wasOwner
+	p.wasOwner = st.Owns
 	p.mu.Unlock()
 	switch {
 	case st.Owns:
@@ -26,7 +26,7 @@ func (n *Node) ownerChanged(ctx context.Context, p *part) {
 		if now := p.get().Status(); !now.Owns || now.Copy.Epoch != st.Copy.Epoch {
 			return // it was lost meanwhile
 		}
-		p.begin(st.Copy.Epoch)
+		p.beginOwning(st.Copy.Epoch)
 		n.sessions.TookOver()
 		ids, err := n.working(ctx, p)
 		if err != nil {

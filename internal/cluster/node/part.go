@@ -10,33 +10,33 @@ import (
 
 // part is a partition on this node.
 type part struct {
-	number  int
-	purging sync.Mutex   // held while the log is purged
-	purged  time.Time    // when the log may be purged again; purging guards it
-	show    sync.Mutex   // held while events and previews of the partition are given to readers, but for previews that this node has decided
-	showOwn sync.RWMutex // held for reading while those are given to readers, for writing with show while events of another owner are
-	order   previewOrder
-	sent    sentTexts
-	catchUp sharedQuestion // how far the owner is
+	number    int
+	purging   sync.Mutex   // held while the log is purged
+	purged    time.Time    // when the log may be purged again; purging guards it
+	showMu    sync.Mutex   // held while events and previews of the partition are given to readers, but for previews that this node has decided
+	showOwnMu sync.RWMutex // held for reading while those are given to readers, for writing with showMu while events of another owner are
+	order     previewOrder
+	unstored  unstoredTexts
+	catchUp   sharedQuestion // how far the owner is
 
-	mu      sync.Mutex
-	replica *cluster.Replica       // nil until Run
-	options cluster.ReplicaOptions // of the replica
-	process uint64                 // of the replica
-	stop    context.CancelFunc     // of the replica; nil before the first one runs
-	halting bool                   // Halt was called
-	halted  error                  // why the partition is not followed; nil while it is
-	drop    bool                   // the copy of this node must be replaced
-	changed chan struct{}          // closed when halting or halted changes; nil if nobody waits
-	synced  cluster.Pos
-	samples []sample    // of the position, oldest first
-	erased  cluster.Pos // of the last erasure that the log may still have; 0 if there is none
-	owned   bool
-	owner   string          // the node that owns the partition
-	former  string          // the node that owned it before
-	ready   uint64          // the last epoch in which this node was the owner and had the text of the others
-	present context.Context // ends some time after the epoch
-	end     context.CancelFunc
+	mu         sync.Mutex
+	replica    *cluster.Replica       // nil until Run
+	options    cluster.ReplicaOptions // of the replica
+	process    uint64                 // of the replica
+	stop       context.CancelFunc     // of the replica; nil before the first one runs
+	halting    bool                   // Halt was called
+	halted     error                  // why the partition is not followed; nil while it is
+	drop       bool                   // the copy of this node must be replaced
+	changed    chan struct{}          // closed when halting or halted changes; nil if nobody waits
+	synced     cluster.Pos
+	samples    []sample        // of the position, oldest first
+	erased     cluster.Pos     // of the last erasure that the log may still have; 0 if there is none
+	wasOwner   bool            // at the last call of ownerChanged
+	owner      string          // the node that owns the partition
+	former     string          // the node that owned it before
+	readyEpoch uint64          // the last epoch in which this node was the owner and had the text of the others
+	present    context.Context // ends some time after the epoch
+	end        context.CancelFunc
 }
 
 // answerTime is how long an answer may take that the owner sent before its epoch ended.
@@ -76,7 +76,7 @@ func (p *part) get() *cluster.Replica {
 // status returns what is known of the partition. A new owner owns it when it has the text of the others.
 func (p *part) status() cluster.Status {
 	p.mu.Lock()
-	r, ready := p.replica, p.ready
+	r, ready := p.replica, p.readyEpoch
 	p.mu.Unlock()
 	if r == nil {
 		return cluster.Status{}
@@ -86,13 +86,13 @@ func (p *part) status() cluster.Status {
 	return st
 }
 
-// begin makes this node the owner in an epoch that it has claimed.
-func (p *part) begin(epoch uint64) {
-	p.show.Lock() // no text of other nodes is being stored
-	defer p.show.Unlock()
+// beginOwning makes this node the owner in an epoch that it has claimed.
+func (p *part) beginOwning(epoch uint64) {
+	p.showMu.Lock() // no text of other nodes is being stored
+	defer p.showMu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ready = max(p.ready, epoch)
+	p.readyEpoch = max(p.readyEpoch, epoch)
 }
 
 func (p *part) syncedPos() cluster.Pos {

@@ -21,7 +21,7 @@ import (
 //
 // The messages of a partition are numbered. A commit has the number of the last message before it, so that another node shows
 // the text that was written before an event before the event, see [previewOrder]. The owner's own readers get the text when other
-// nodes have stored it, see [sentTexts].
+// nodes have stored it, see [unstoredTexts].
 
 // sentPreviews are pieces of unfinished blocks, in sessions of one partition.
 type sentPreviews struct {
@@ -130,7 +130,7 @@ func (j *Journal) WritePreviews(ctx context.Context, all []core.SessionPieces) {
 // replicate sends messages to the other nodes, one or nil for each partition, and waits until a majority of the nodes has them. It
 // returns an error for each partition.
 func (n *Node) replicate(ctx context.Context, messages []*sentPreviews) (failed []error) {
-	sent := make([]*sentText, len(n.parts))
+	sent := make([]*unstoredText, len(n.parts))
 	transport := n.others()
 	for i, m := range messages {
 		if m != nil {
@@ -228,7 +228,7 @@ func (n *Node) heard(ctx context.Context, tasks *sync.WaitGroup, t Transport) fu
 			return
 		case len(data) > 0 && data[0] == msgStored:
 			if s, ok := readStored(data[1:]); ok && s.partition < len(n.parts) {
-				n.parts[s.partition].sent.stored(&s)
+				n.parts[s.partition].unstored.stored(&s)
 				return
 			}
 		case len(data) > 0 && data[0] == msgPreviews:
@@ -276,7 +276,7 @@ func (n *Node) showPreviews(ctx context.Context, p *part, m *sentPreviews) bool 
 
 // askForBlocks asks the owner for the unfinished blocks of a session, because a piece was lost.
 func (n *Node) askForBlocks(ctx context.Context, p *part, id chat.SessionID) ([]chat.Preview, error) {
-	b, pos, err := n.attempt(ctx, p, message{kind: msgBlocks, body: []byte(id)}, previewWait)()
+	b, pos, err := n.attempt(ctx, p, message{kind: msgOwnerBlocks, body: []byte(id)}, previewWait)()
 	if err == nil {
 		err = p.get().Reached(ctx, pos)
 	}
@@ -325,15 +325,15 @@ func (b *sentBlock) pieces() (out []chat.Preview) {
 // addPreviews adds the pieces of an owner that are new here. It returns those of sessions with a piece that does not continue its
 // block, and whether the others are stored.
 func (n *Node) addPreviews(ctx context.Context, p *part, epoch uint64, all []core.SessionPieces) (gaps []core.SessionPieces, ok bool) {
-	p.show.Lock()
-	defer p.show.Unlock()
+	p.showMu.Lock()
+	defer p.showMu.Unlock()
 	if p.status().Copy.Epoch != epoch {
 		return nil, false // of an owner before this one
 	}
 	return n.storePreviews(ctx, all)
 }
 
-// storePreviews stores the pieces that are new here and shows them. The caller holds the partition's lock show. The results are
+// storePreviews stores the pieces that are new here and shows them. The caller holds the partition's lock showMu. The results are
 // those of addPreviews.
 func (n *Node) storePreviews(ctx context.Context, all []core.SessionPieces) (gaps []core.SessionPieces, ok bool) {
 	ok = true

@@ -18,41 +18,41 @@ type previewOrder struct {
 	mu      sync.Mutex
 	epoch   uint64        // of the rest
 	last    uint64        // the last message that the owner sent, or that another node has shown
-	lost    bool          // a message was late, and no later one has come
+	gaveUp  bool          // a message was late, and no later one has come
 	changed chan struct{} // closed when last changes; nil if nobody waits
 }
 
-// begin forgets an earlier epoch. It returns false if there is a later one. The caller holds mu.
-func (o *previewOrder) begin(epoch uint64) bool {
+// inEpoch forgets an earlier epoch. It returns false if there is a later one. The caller holds mu.
+func (o *previewOrder) inEpoch(epoch uint64) bool {
 	if epoch > o.epoch {
-		o.epoch, o.last, o.lost = epoch, 0, false
+		o.epoch, o.last, o.gaveUp = epoch, 0, false
 	}
 	return epoch == o.epoch
 }
 
 // sendPreviews numbers a message of the owner and sends it. need is how many other nodes have to store it. It returns nil if there
 // is a later owner.
-func (p *part) sendPreviews(m *sentPreviews, t Transport, need int) *sentText {
+func (p *part) sendPreviews(m *sentPreviews, t Transport, need int) *unstoredText {
 	o := &p.order
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.begin(m.epoch) {
+	if !o.inEpoch(m.epoch) {
 		return nil
 	}
 	o.last++
 	m.number = o.last
-	sent := &sentText{epoch: m.epoch, number: m.number, data: m.append(nil), need: need, enough: make(chan struct{})}
+	sent := &unstoredText{epoch: m.epoch, number: m.number, data: m.append(nil), need: need, enough: make(chan struct{})}
 	if need == 0 {
 		close(sent.enough)
 	} else {
-		p.sent.add(sent) // before it is sent: the answer may come at once
+		p.unstored.add(sent) // before it is sent: the answer may come at once
 	}
 	t.Broadcast(sent.data)
 	return sent
 }
 
-// sent returns the number of the last message that the owner sent in an epoch.
-func (o *previewOrder) sent(epoch uint64) uint64 {
+// lastSent returns the number of the last message that the owner sent in an epoch.
+func (o *previewOrder) lastSent(epoch uint64) uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.epoch != epoch {
@@ -65,10 +65,10 @@ func (o *previewOrder) sent(epoch uint64) uint64 {
 func (o *previewOrder) reached(epoch, number uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.begin(epoch) {
+	if !o.inEpoch(epoch) {
 		return
 	}
-	o.lost = false
+	o.gaveUp = false
 	if number > o.last {
 		o.last = number
 		if o.changed != nil {
@@ -85,7 +85,7 @@ func (o *previewOrder) wait(epoch, number uint64) {
 	var timer *time.Timer
 	for {
 		o.mu.Lock()
-		if !o.begin(epoch) || o.last >= number || o.lost {
+		if !o.inEpoch(epoch) || o.last >= number || o.gaveUp {
 			o.mu.Unlock()
 			return
 		}
@@ -102,7 +102,7 @@ func (o *previewOrder) wait(epoch, number uint64) {
 		case <-changed:
 		case <-timer.C:
 			o.mu.Lock()
-			o.lost = true
+			o.gaveUp = true
 			o.mu.Unlock()
 			return
 		}

@@ -40,14 +40,14 @@ func readStored(b []byte) (s storedMessages, ok bool) {
 	return s, r.Done()
 }
 
-// sentTexts are the messages of an owner that too few nodes have stored.
-type sentTexts struct {
+// unstoredTexts are the messages of an owner that too few nodes have stored.
+type unstoredTexts struct {
 	mu      sync.Mutex
-	waiting []*sentText // in the order of their numbers
+	waiting []*unstoredText // in the order of their numbers
 }
 
-// sentText is one of them.
-type sentText struct {
+// unstoredText is one of them.
+type unstoredText struct {
 	epoch, number uint64
 	data          []byte        // the message
 	need          int           // how many other nodes have to store it; with the owner they are a majority
@@ -55,13 +55,13 @@ type sentText struct {
 	enough        chan struct{} // closed when enough have
 }
 
-func (s *sentTexts) add(t *sentText) {
+func (s *unstoredTexts) add(t *unstoredText) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = append(s.waiting, t)
 }
 
-func (s *sentTexts) remove(t *sentText) {
+func (s *unstoredTexts) remove(t *unstoredText) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := slices.Index(s.waiting, t); i >= 0 {
@@ -70,10 +70,10 @@ func (s *sentTexts) remove(t *sentText) {
 }
 
 // stored counts a node for the messages that it has stored.
-func (s *sentTexts) stored(of *storedMessages) {
+func (s *unstoredTexts) stored(of *storedMessages) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(t *sentText) bool {
+	s.waiting = slices.DeleteFunc(s.waiting, func(t *unstoredText) bool {
 		if t.epoch != of.epoch || t.number < of.first || t.number > of.last || slices.Contains(t.nodes, of.node) {
 			return false
 		}
@@ -97,7 +97,7 @@ const unstoredTime = 3 * time.Second
 
 // waitStored waits until enough nodes have stored a message that was sent. It fails if another node has become the owner. If the other
 // nodes do not store the message and say that this node is the owner, it waits no longer: text must not stop a session.
-func (n *Node) waitStored(ctx context.Context, p *part, t *sentText, transport Transport) error {
+func (n *Node) waitStored(ctx context.Context, p *part, t *unstoredText, transport Transport) error {
 	select {
 	case <-t.enough:
 		return nil
@@ -113,11 +113,11 @@ func (n *Node) waitStored(ctx context.Context, p *part, t *sentText, transport T
 		case <-timer.C:
 		}
 		if st := p.status(); !st.Owns || st.Copy.Epoch != t.epoch {
-			p.sent.remove(t)
+			p.unstored.remove(t)
 			return session.ErrOwnerChanged
 		}
 		if time.Since(begun) > unstoredTime && n.confirmOwner(ctx, p) == nil {
-			p.sent.remove(t)
+			p.unstored.remove(t)
 			n.log.Warn("no other node stores text that is being written; its readers may see it again if this node is lost", "partition", p.number)
 			return nil
 		}

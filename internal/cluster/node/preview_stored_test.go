@@ -145,7 +145,7 @@ func TestAKilledOwnerHasNoTextThatNobodyWasShown(t *testing.T) {
 		refused <- c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "what nobody was shown"))
 	}()
 	sent := func() string {
-		s := &c.members[old].partOf(id).sent
+		s := &c.members[old].partOf(id).unstored
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return fmt.Sprint(len(s.waiting))
@@ -192,10 +192,10 @@ func TestTextThatNoOtherNodeStoresIsShown(t *testing.T) {
 
 // Two of four other nodes have to store a message, so that a majority of five has it.
 func TestTextIsStoredByAMajority(t *testing.T) {
-	var s sentTexts
-	texts := make([]*sentText, 4)
+	var s unstoredTexts
+	texts := make([]*unstoredText, 4)
 	for i := range texts {
-		texts[i] = &sentText{epoch: 3, number: uint64(i + 1), need: 2, enough: make(chan struct{})}
+		texts[i] = &unstoredText{epoch: 3, number: uint64(i + 1), need: 2, enough: make(chan struct{})}
 		s.add(texts[i])
 	}
 	enough := func() (all string) {
