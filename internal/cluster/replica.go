@@ -141,7 +141,7 @@ type Replica struct {
 
 	expected int         // records that the next frame will have if all whose records were applied submit another one
 	until    time.Time   // how long the next frame waits for them
-	gather   *time.Timer // ends at until, while the next frame waits
+	batch    *time.Timer // ends at until, while the next frame waits
 	missing  int         // records for which the next frame waits; 0 if it does not wait
 }
 

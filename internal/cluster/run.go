@@ -29,8 +29,8 @@ func (r *Replica) run(ctx context.Context) error {
 	defer beat.Stop()
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
-	r.gather = time.NewTimer(time.Hour)
-	defer r.gather.Stop()
+	r.batch = time.NewTimer(time.Hour)
+	defer r.batch.Stop()
 	for {
 		if f := r.flight; f != nil && !f.again.IsZero() {
 			again.Reset(time.Until(f.again))
@@ -57,7 +57,7 @@ func (r *Replica) run(ctx context.Context) error {
 			r.answered(f)
 		case <-again.C:
 			r.resend()
-		case <-r.gather.C:
+		case <-r.batch.C:
 			r.accept()
 		case <-beat.C:
 			r.tick()
@@ -155,7 +155,7 @@ func (r *Replica) take(e Entry) error {
 	case o.Verdict == Void && f.Number > 0 && r.opt.Void != nil:
 		r.opt.Void(e.Pos)
 	}
-	r.expected, r.until = r.part.Waiting()+len(o.Applied), time.Now().Add(min(took/2, maxGather))
+	r.expected, r.until = r.part.Waiting()+len(o.Applied), time.Now().Add(min(took/2, maxBatchWait))
 	r.next()
 	r.handOver()
 	r.withdraw()
@@ -271,10 +271,9 @@ func (r *Replica) tick() {
 	}
 }
 
-// endedInOrder reports whether the last owner of the partition was stopped in order when no other process could take the partition. An
-// owner that this process has heard, and that did not say that it is being stopped, was lost. What became of an owner that had ended
-// before this process started is known from the next process of its node. While that one is not heard either, nothing says that the owner was
-// lost.
+// endedInOrder reports whether the last owner of the partition was shut down in order, when no other process was there to take the partition
+// from it. An owner that this process has heard was shut down in order if it said that it was stopping. If the owner ended before
+// this process started, the next process of the owner's node says how it ended; until that one is heard, the owner counts as shut down in order.
 func (r *Replica) endedInOrder() bool {
 	owner := r.part.Copy().Claim
 	r.mu.Lock()

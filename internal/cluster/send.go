@@ -20,8 +20,8 @@ const (
 	// beside that of its records.
 	largeFrame = 512
 
-	// maxGather is the longest time that a frame waits for more records.
-	maxGather = 5 * time.Millisecond
+	// maxBatchWait is the longest time that a frame waits for more records.
+	maxBatchWait = 5 * time.Millisecond
 )
 
 // next appends the records that wait, unless a frame is on its way. Writers whose records were just applied often submit the next
@@ -35,7 +35,7 @@ func (r *Replica) next() {
 	n := r.part.Waiting()
 	if wait := time.Until(r.until); wait > 0 && n > 0 && n < min(r.expected, largeFrame) && r.leaving == nil && r.part.Sent() == nil {
 		r.missing = min(r.expected, largeFrame) - n
-		r.gather.Reset(wait)
+		r.batch.Reset(wait)
 		return
 	}
 	r.send(r.part.Next())

@@ -75,29 +75,6 @@ func (n *Node) mayClaim(p *part) bool {
 	return n.fit() == nil
 }
 
-// ClockOffset returns by how much the clock of this node is ahead of the median of all clocks.
-func (n *Node) ClockOffset() time.Duration {
-	n.clockMu.Lock()
-	defer n.clockMu.Unlock()
-	return n.clocks.Own(n.now())
-}
-
-// heardClock takes the time of a heartbeat.
-func (n *Node) heardClock(h *cluster.Heartbeat) {
-	if h.Partition == 0 && !h.Sent.IsZero() {
-		n.clockMu.Lock()
-		defer n.clockMu.Unlock()
-		n.clocks.Heard(h.Node, h.Sent, n.now())
-	}
-}
-
-func (n *Node) now() time.Time {
-	if n.opt.Now != nil {
-		return n.opt.Now()
-	}
-	return time.Now()
-}
-
 // About completes a heartbeat of this node.
 func (n *Node) About(h *cluster.Heartbeat) {
 	h.Sent = n.now()
@@ -150,61 +127,4 @@ func (n *Node) ownsAny() bool {
 		}
 	}
 	return false
-}
-
-// Drain gives the partitions of a node to others. It takes none until it is restarted. "" is this node.
-func (n *Node) Drain(ctx context.Context, name string) error {
-	if name != "" && name != n.opt.Name {
-		if _, err := n.ask(ctx, name, n.parts[0], message{kind: msgDrain}); err != nil {
-			if errors.Is(err, ErrNoNode) || errors.Is(err, context.Canceled) {
-				return chat.Errorf(chat.NotFound, "node %s is not there", name)
-			}
-			return err
-		}
-		return nil
-	}
-	before := n.draining.Swap(true)
-	if err := n.HandOver(ctx); err != nil {
-		n.draining.Store(before)
-		return chat.Errorf(chat.Unavailable, "the partitions of node %s could not be given to others: %s", n.opt.Name, err)
-	}
-	n.log.Info("this node was drained; it takes no partitions until it is restarted")
-	if n.opt.Drained != nil {
-		n.opt.Drained(ctx)
-	}
-	return nil
-}
-
-// ClockOf returns by how much the clock of a node is ahead of this one's, 0 if it is not known.
-func (n *Node) ClockOf(name string) time.Duration {
-	n.clockMu.Lock()
-	defer n.clockMu.Unlock()
-	ahead, _ := n.clocks.Offset(name, n.now())
-	return ahead
-}
-
-// Lag returns how long ago this node applied what follows a position of a partition.
-func (n *Node) Lag(partition int, pos cluster.Pos) time.Duration {
-	if when, known := n.parts[partition].reachedAt(pos); known {
-		return time.Since(when)
-	}
-	return 0
-}
-
-// Forget makes all nodes forget one that was removed from the cluster.
-func (n *Node) Forget(ctx context.Context, name string) {
-	n.forget(name)
-	for _, other := range n.present() {
-		if _, err := n.ask(ctx, other, n.parts[0], message{kind: msgForget, body: []byte(name)}); err != nil {
-			n.log.Warn("a node was not told that another one was removed; it forgets it with its next start", "node", other, "removed", name, "err", err)
-		}
-	}
-}
-
-func (n *Node) forget(name string) {
-	for _, p := range n.parts {
-		if r := p.get(); r != nil {
-			r.Forget(name)
-		}
-	}
 }

@@ -159,7 +159,7 @@ func (n *Node) attempt(ctx context.Context, p *part, m message, limit time.Durat
 	if owner == "" || owner == n.opt.Name { // an earlier process of this node: it will claim the partition, or another node will
 		return failed(ErrNoNode)
 	}
-	ctx, cancel := context.WithTimeout(p.epoch(), limit)
+	ctx, cancel := context.WithTimeout(p.epochContext(), limit)
 	wait := transport.Request(ctx, owner, p.number, m.encode(p))
 	return func() ([]byte, cluster.Pos, error) {
 		defer cancel()

@@ -32,8 +32,8 @@ type unfinishedText struct {
 // gatherText gets the unfinished text that other nodes have and this one does not, before this node decides anything as the new
 // owner of a partition. Two nodes have what any reader was shown: the owner, and the node that has shown it or said that it is stored. A node
 // that has applied the claim at pos stores no more text of the owner before it. So the text is complete when all nodes but one have
-// answered. If the former owner is among them, all nodes that are present have to: it does not show text of which it learns only after the
-// claim that another node has stored it.
+// answered. If the former owner has answered, all nodes that are present have to: another one may have stored and shown a piece of which
+// the former owner does not know that it is stored.
 func (n *Node) gatherText(ctx context.Context, p *part, pos cluster.Pos) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -115,12 +115,18 @@ func (n *Node) gatherFrom(ctx context.Context, node string, p *part, pos cluster
 	}
 }
 
+// blockSizes returns how many bytes this node has of the unfinished blocks of a session.
+func (n *Node) blockSizes(id chat.SessionID) map[chat.BlockID]int {
+	sizes := map[chat.BlockID]int{}
+	for _, b := range n.opt.Hub.Blocks(id) {
+		sizes[b.ID] = len(b.Text)
+	}
+	return sizes
+}
+
 // hasText reports whether this node has as much of all blocks.
 func (n *Node) hasText(t *unfinishedText) bool {
-	have := map[chat.BlockID]int{}
-	for _, b := range n.opt.Hub.Blocks(t.Session) {
-		have[b.ID] = len(b.Text)
-	}
+	have := n.blockSizes(t.Session)
 	for id, bytes := range t.Bytes {
 		if bytes > have[id] {
 			return false
@@ -147,11 +153,7 @@ func (n *Node) texts(ctx context.Context, p *part, pos cluster.Pos, after chat.S
 	ids = ids[:min(len(ids), textsPerAnswer)]
 	list := make([]unfinishedText, 0, len(ids))
 	for _, id := range ids {
-		t := unfinishedText{id, map[chat.BlockID]int{}}
-		for _, b := range n.opt.Hub.Blocks(id) {
-			t.Bytes[b.ID] = len(b.Text)
-		}
-		list = append(list, t)
+		list = append(list, unfinishedText{id, n.blockSizes(id)})
 	}
 	return json.Marshal(list)
 }

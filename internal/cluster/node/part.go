@@ -13,8 +13,8 @@ type part struct {
 	number    int
 	purging   sync.Mutex   // held while the log is purged
 	purged    time.Time    // when the log may be purged again; purging guards it
-	showMu    sync.Mutex   // held while events and previews of the partition are given to readers, but for previews that this node has decided
-	showOwnMu sync.RWMutex // held for reading while those are given to readers, for writing with showMu while events of another owner are
+	showMu    sync.Mutex   // held while events and previews are stored and shown, except the previews of this node as the owner
+	showOwnMu sync.RWMutex // held for reading while those are shown; for writing, with showMu, while events of another owner are
 	order     previewOrder
 	unstored  unstoredTexts
 	catchUp   sharedQuestion // how far the owner is
@@ -35,28 +35,28 @@ type part struct {
 	owner      string          // the node that owns the partition
 	former     string          // the node that owned it before
 	readyEpoch uint64          // the last epoch in which this node was the owner and had the text of the others
-	present    context.Context // ends some time after the epoch
-	end        context.CancelFunc
+	epochCtx   context.Context // ends some time after the epoch
+	endEpoch   context.CancelFunc
 }
 
 // answerTime is how long an answer may take that the owner sent before its epoch ended.
 const answerTime = time.Second
 
-// epoch returns a context that ends one second after the owner of the partition changes.
-func (p *part) epoch() context.Context {
+// epochContext returns a context that ends one second after the owner of the partition changes.
+func (p *part) epochContext() context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.present
+	return p.epochCtx
 }
 
 // nextEpoch notes the owner of a new epoch and ends the context of the epoch before.
 func (p *part) nextEpoch(owner string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.end != nil {
-		time.AfterFunc(answerTime, p.end)
+	if p.endEpoch != nil {
+		time.AfterFunc(answerTime, p.endEpoch)
 	}
-	p.present, p.end = context.WithCancel(context.Background())
+	p.epochCtx, p.endEpoch = context.WithCancel(context.Background())
 	p.owner, p.former = owner, p.owner
 }
 
@@ -108,8 +108,8 @@ func (p *part) erasedPos() cluster.Pos {
 	return p.erased
 }
 
-// voided is called after records that do not count. They may be of a session that was erased: a former owner that was paused or cut off
-// sends its last frame when it is back.
+// voided is called after records that do not count. A former owner that was paused or cut off sends its last frame when it is back; it may
+// have text of a session that was erased meanwhile, so the log has to be purged again.
 func (p *part) voided(pos cluster.Pos) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

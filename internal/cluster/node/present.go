@@ -34,3 +34,11 @@ func (n *Node) present() (names []string) {
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return names
 }
+
+// Lag returns how long ago this node applied what follows a position of a partition.
+func (n *Node) Lag(partition int, pos cluster.Pos) time.Duration {
+	if when, known := n.parts[partition].reachedAt(pos); known {
+		return time.Since(when)
+	}
+	return 0
+}
