@@ -1,5 +1,5 @@
 # make run    builds and starts the server with the demo agent
-# make test   does all of its own set-up and runs everything
+# make test   does all of its own set-up and runs the checks and tests
 # make check  is what the build machine runs: the same as test
 # make quick  checks the Go packages that differ from the last commit, in seconds
 # make web    builds the packages in web/; make web-test checks and tests them, make web-e2e in a browser
@@ -19,6 +19,11 @@ GO      ?= go
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 FUZZTIME ?= 10s
+
+# Packages are fetched again after a short failure of the network.
+export npm_config_fetch_retries = 5
+export PIP_RETRIES = 10
+APT_GET = apt-get -o Acquire::Retries=5
 
 .PHONY: all build release run run-cluster test check quick fmt vet lint tidy vuln race web web-test web-e2e dialect-test cluster-client-test s3-test python-test wheel bench bench-test chaos chaos-cluster chaos-log fuzz clean
 
@@ -109,7 +114,7 @@ web-test: $(WEB)
 
 # A Chromium that is there is used; on Debian it is installed when it is missing.
 web-e2e: web build
-	@command -v chromium >/dev/null || test -n "$$CHROMIUM" || ! command -v apt-get >/dev/null || (apt-get update && apt-get install -y --no-install-recommends chromium)
+	@command -v chromium >/dev/null || test -n "$$CHROMIUM" || ! command -v apt-get >/dev/null || ($(APT_GET) update && $(APT_GET) install -y --no-install-recommends chromium)
 	cd web/console && PARLEY_BIN=$(CURDIR)/bin/parley npm run e2e
 
 # The unmodified npm clients of the dialects against the server.
@@ -134,7 +139,7 @@ VENV    = sdk/python/.venv
 
 # A Python that is there is used; on Debian it is installed when it is missing.
 $(VENV)/ready: sdk/python/pyproject.toml
-	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || ! command -v apt-get >/dev/null || (apt-get update && apt-get install -y --no-install-recommends python3 python3-venv)
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || ! command -v apt-get >/dev/null || ($(APT_GET) update && $(APT_GET) install -y --no-install-recommends python3 python3-venv)
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check -e 'sdk/python[test]'
 	@touch $@

@@ -12,7 +12,7 @@ import (
 )
 
 // settle is the time for requests and turns to finish after the last start.
-const settle = 90 * time.Second
+const settle = 4 * time.Minute
 
 // kills runs the load and kills the server at random times, while it serves and while it starts. Once, in the middle, it
 // stops the server in order and copies the data folder; damages later replaces newer files by files of that copy.

@@ -94,7 +94,7 @@ func TestCrossSitePagesAreRefused(t *testing.T) {
 	if code, _, _ := p.do(call{path: "/parley/v1/sessions/evil"}); code != 404 {
 		t.Error("a cross-site page has created a session")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for _, path := range []string{"/parley/v1/ws", "/parley/v1/agents/x/work"} {
@@ -230,7 +230,7 @@ func TestOtherUsersGetNotFound(t *testing.T) {
 // ask sends one frame on a new socket and returns the answer.
 func (p *process) ask(token, path, frame string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 60*time.Second)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	conn, _, err := websocket.Dial(ctx, p.url+path, &websocket.DialOptions{HTTPClient: client, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}}})

@@ -80,7 +80,7 @@ func TestAuditLogListsAccess(t *testing.T) {
 	// until waits for entries; they are stored asynchronously.
 	until := func(token string, want ...string) string {
 		t.Helper()
-		for deadline := time.Now().Add(15 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			got, raw := list(token)
 			missing := slices.DeleteFunc(slices.Clone(want), func(s string) bool { return slices.Contains(got, s) })
 			if len(missing) == 0 {

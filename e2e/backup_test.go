@@ -75,7 +75,7 @@ func TestExportAndImport(t *testing.T) {
 	p, q := serve(t, t.TempDir()), serve(t, t.TempDir())
 	p.post("/parley/v1/sessions", `{"id":"moved"}`)
 	p.post("/parley/v1/sessions/moved/events", `{"type":"user.message","payload":{"text":"/tool add {\"a\":1}"}}`)
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for !strings.Contains(p.get("/parley/v1/sessions/moved/events"), "turn.completed") {
 		if time.Now().After(deadline) {
 			t.Fatal("the turn did not end")

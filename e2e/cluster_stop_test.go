@@ -42,8 +42,10 @@ func TestOrderlyStopsOfAllNodesAreNoCrashes(t *testing.T) {
 						return false
 					}
 					switch b := e.Body.(type) {
-					case chat.TurnResumed:
-						resumed, crashes[i] = e.At.Time().After(begun), b.Crashes
+					case chat.TurnResumed: // the first one is of this start; a node that is slow may give the session to another one afterwards
+						if !resumed && e.At.Time().After(begun) {
+							resumed, crashes[i] = true, b.Crashes
+						}
 					case chat.TurnCompleted:
 						t.Fatalf("the turn of session %s ended: %s %s", id, b.Outcome, b.Error)
 					}

@@ -97,7 +97,7 @@ func (c *nodes) ready() {
 // probe asks a node whether it is ready. The code is 0 if it does not answer: a node that joins its cluster closes connections.
 func (p *process) probe() (code int, body string, head http.Header) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(p.t.Context(), 60*time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/readyz", nil)
 	if err != nil {

@@ -2,7 +2,9 @@ package e2e
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,25 +27,32 @@ type x1Message struct {
 	} `json:"payload"`
 	Dropped string `json:"dropped"`
 	Error   *struct {
-		Message string `json:"message"`
+		Reason chat.Code `json:"reason"`
 	} `json:"error"`
 }
 
-// askX1 sends a message on NATS and returns the reply.
-func askX1(t *testing.T, conn *nats.Conn, subject string, message map[string]any) x1Message {
+// askX1 sends a message on NATS and returns the reply. It repeats the message while the session is unavailable; input has an id, with which it is
+// stored once.
+func askX1(t *testing.T, conn *nats.Conn, subject string, message map[string]any) (reply x1Message) {
 	t.Helper()
+	if strings.HasSuffix(subject, ".input") {
+		message["client_id"] = rand.Text()
+	}
 	b, err := json.Marshal(message)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := conn.Request(subject, b, time.Minute)
-	if err != nil {
-		t.Fatal(subject, err)
-	}
-	var reply x1Message
-	if err := json.Unmarshal(m.Data, &reply); err != nil || reply.Error != nil {
-		t.Fatalf("%s: %s", subject, m.Data)
-	}
+	until(t, "an answer on "+subject, func() bool {
+		m, err := conn.Request(subject, b, time.Minute)
+		if err != nil {
+			t.Fatal(subject, err)
+		}
+		reply = x1Message{}
+		if err := json.Unmarshal(m.Data, &reply); err != nil || reply.Error != nil && reply.Error.Reason != chat.Unavailable {
+			t.Fatalf("%s: %s", subject, m.Data)
+		}
+		return reply.Error == nil
+	})
 	return reply
 }
 
@@ -57,7 +66,7 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 	var conns [3]*nats.Conn
 	for i := range conns {
 		until(t, "NATS listens", func() bool {
-			conn, err := nats.Connect("nats://" + c.buses[i])
+			conn, err := nats.Connect("nats://"+c.buses[i], nats.Timeout(30*time.Second))
 			conns[i] = conn
 			return err == nil
 		})
@@ -122,8 +131,9 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 	for _, n := range last {
 		total += int(n)
 	}
-	for i, conn := range conns {
-		js, err := jetstream.New(conn)
+	archived := func(i, total int) {
+		t.Helper()
+		js, err := jetstream.New(conns[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,6 +150,9 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 			return false
 		})
 	}
+	for i := range conns {
+		archived(i, total)
+	}
 	// The sidecar restarts at another node and sends the end of its stream again, then comes back to the first one.
 	again := func(conn *nats.Conn, from, to int) (stored int) {
 		for n := from; n < to; n++ {
@@ -153,13 +166,26 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 	if n := again(conns[2], 2, rounds+1); n != 1 {
 		t.Errorf("%d events of a repeated stream were stored at another node, want the new one", n)
 	}
+	archived(1, total+1) // a node compares with what it has itself
 	if n := again(conns[1], 3, rounds+2); n != 1 {
 		t.Errorf("%d events of a repeated stream were stored at the first node, want the new one", n)
 	}
 	// An erased session leaves the archives of all nodes.
-	if _, err := c.all[2].connect("").Delete(ctx, "xb"); err != nil {
-		t.Fatal(err)
-	}
+	var receipt chat.Receipt
+	until(t, "session xb is erased", func() (erased bool) {
+		var err error
+		receipt, err = c.all[2].connect("").Delete(ctx, "xb")
+		switch code := chat.CodeOf(err); code {
+		case "", chat.Unavailable:
+			return err == nil
+		case chat.Gone: // by an attempt whose receipt was not read
+			receipt.Pending = c.ids[:]
+			return true
+		default:
+			t.Fatal(err)
+			return false
+		}
+	})
 	for i, conn := range conns {
 		js, err := jetstream.New(conn)
 		if err != nil {
@@ -169,8 +195,14 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, err := stream.GetLastMsgForSubject(ctx, "x1.session.xb.archive"); err == nil {
-			t.Errorf("the archive of node %d has %s", i, m.Data)
+		removed := func() bool {
+			_, err := stream.GetLastMsgForSubject(ctx, "x1.session.xb.archive")
+			return errors.Is(err, jetstream.ErrMsgNotFound)
+		}
+		if len(receipt.Pending) > 0 {
+			until(t, fmt.Sprintf("the archive of node %d has nothing of session xb", i), removed)
+		} else if !removed() {
+			t.Errorf("the archive of node %d has something of session xb", i)
 		}
 	}
 	// A presence message reaches the clients of all nodes once.

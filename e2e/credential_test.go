@@ -110,7 +110,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 			file := tokenFile(t, "", root+" user,agent,admin root *", eve+" user,agent user:eve", ops+" admin ops *")
 			p := serve(t, t.TempDir(), "--token-file", file, "--jwt-secret", secret, "--nats", bus)
 			begun := time.Now()
-			until := begun.Add(5*time.Second + 5*opening).Truncate(time.Second)
+			until := begun.Add(10*time.Second + 10*opening).Truncate(time.Second)
 			if expires {
 				signed := func(claims jwt.MapClaims) string {
 					claims["exp"] = until.Unix()
@@ -268,7 +268,7 @@ func TestConnectionsEndWithTheirCredential(t *testing.T) {
 				"nats kept":       {nats.Token(root)},
 			} {
 				end := make(chan struct{})
-				c, err := nats.Connect("nats://"+bus, append(opts, nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(end) }))...)
+				c, err := nats.Connect("nats://"+bus, append(opts, nats.Timeout(30*time.Second), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(end) }))...)
 				if err != nil {
 					t.Fatal(name, err)
 				}

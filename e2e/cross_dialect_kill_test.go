@@ -186,7 +186,7 @@ func TestEveryDialectResumesAfterAKill(t *testing.T) {
 	url := s.url
 	wg.Go(func() { _ = raw.watchRaw(rawCtx, url, "shared") })
 	t.Cleanup(func() { stop(); wg.Wait() })
-	letta := s.sendLetta(t, "/stream 200 50")
+	letta := s.sendLetta(t, "/stream 600 50")
 	turn, err := native.until(ctx, ofType("turn.started"))
 	if err != nil {
 		t.Fatal(err)
@@ -209,11 +209,11 @@ func TestEveryDialectResumesAfterAKill(t *testing.T) {
 		t.Fatalf("letta's run did not end: %q", clip(letta.text.String()))
 	}
 	var words []string
-	for i := range 200 {
+	for i := range 600 {
 		words = append(words, fmt.Sprintf("tok%d", i+1))
 	}
 	want := strings.Join(words, " ")
-	said := []string{line("user", "/stream 200 50"), line("agent", want)}
+	said := []string{line("user", "/stream 600 50"), line("agent", want)}
 
 	for _, r := range []*reader{native, raw} {
 		r.mu.Lock()

@@ -126,7 +126,7 @@ func TestShutdownBreaksPageStreams(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	s := startShared(t, data, "--grace", "200ms")
-	pages := []*pageStream{s.openPage(t, call{method: "POST", path: "/api/chat", body: aisdkSend("shared", "/stream 120 50")})}
+	pages := []*pageStream{s.openPage(t, call{method: "POST", path: "/api/chat", body: aisdkSend("shared", "/stream 600 50")})}
 	pages[0].pieces(t, 3)
 	pages = append(pages, s.joinPages(t)...)
 	for _, p := range pages {
@@ -148,7 +148,7 @@ func TestShutdownBreaksPageStreams(t *testing.T) {
 		s.openPage(t, call{method: "POST", path: "/ag-ui/default", body: aguiRun("shared", `[]`, `[]`), header: map[string]string{"Last-Event-ID": agui.frames[len(agui.frames)-1].ID}}),
 	}
 	var want []string
-	for i := range 120 {
+	for i := range 600 {
 		want = append(want, fmt.Sprint("tok", i+1))
 	}
 	for i, before := range []*pageStream{aisdk, agui} {

@@ -23,7 +23,7 @@ func readInEveryDialect(t *testing.T, s *sharedSession) {
 	s.nemo = s.connectNemo(t)
 	stream, wire := s.followVertesia(t), s.followX1(t)
 	native, ctx := s.followNative(t)
-	pages := []*pageStream{s.openPage(t, call{method: "POST", path: "/api/chat", body: aisdkSend("shared", "/stream 100 40")})}
+	pages := []*pageStream{s.openPage(t, call{method: "POST", path: "/api/chat", body: aisdkSend("shared", "/stream 600 40")})}
 	native.pieces(ctx, t, 3)
 	pages = append(pages, s.joinPages(t)...)
 	letta := s.joinLetta(t)
@@ -40,7 +40,7 @@ func readInEveryDialect(t *testing.T, s *sharedSession) {
 		t.Fatal(err)
 	}
 	want := e.Body.(chat.AgentText).Text
-	if !strings.HasSuffix(want, "tok99 tok100") {
+	if !strings.HasSuffix(want, "tok599 tok600") {
 		t.Fatalf("the text is %q", want)
 	}
 	for _, p := range pages {

@@ -92,8 +92,15 @@ func TestHostileFramesOfPages(t *testing.T) {
 	stored := func() string {
 		return p.must(call{path: "/parley/v1/sessions?limit=200", token: known})
 	}
-	waitFor(t, func() bool { return strings.Contains(stored(), `"running"`) }, "the turn has not begun")
-	before := stored()
+	before := ""
+	waitFor(t, func() bool { // the turn has begun, and nothing more is stored of it
+		last := before
+		if before = stored(); before != last || !strings.Contains(before, `"running"`) {
+			return false
+		}
+		log := p.must(call{path: "/parley/v1/sessions/" + field(t, before, "sessions.0.session_id") + "/events", token: known})
+		return strings.Contains(log, `"turn.started"`) && stored() == before
+	}, "the turn has not begun")
 
 	for what, frame := range map[string]string{
 		"no JSON":             `{`,

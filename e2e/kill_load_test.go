@@ -45,7 +45,7 @@ func TestNothingIsLostWhenKilledUnderLoad(t *testing.T) {
 	p := serveAt(t, addr, data)
 	l := &load{t: t, c: p.connect(""), url: p.url, readers: map[chat.SessionID][]*reader{},
 		acked: map[chat.SessionID]map[string]chat.Event{}, want: map[chat.SessionID]map[chat.Seq]string{}}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 60*time.Second, errors.New("the whole test took too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 5*time.Minute, errors.New("the whole test took too long"))
 	defer cancel()
 	watch, leave := context.WithCancel(ctx)
 	defer leave()

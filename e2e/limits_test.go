@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/client"
@@ -101,9 +102,21 @@ func TestFramesCountTowardsRateLimit(t *testing.T) {
 		break
 	}
 	c := connectNATS(t, bus, credentialOf(cred, make(chan error, n))...)
+	replies := make([]*nats.Subscription, 40)
+	for i := range replies {
+		inbox := c.NewInbox()
+		sub, err := c.SubscribeSync(inbox)
+		if err == nil {
+			err = c.PublishRequest("x1.session.hers.input", inbox, fmt.Appendf(nil, `{"session_id":"hers","type":"user.message","client_id":"n%d","payload":{"text":"%d"}}`, i, i))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies[i] = sub
+	}
 	done, refused = 0, 0
-	for i := range 40 {
-		m, err := c.Request("x1.session.hers.input", fmt.Appendf(nil, `{"session_id":"hers","type":"user.message","client_id":"n%d","payload":{"text":"%d"}}`, i, i), 20*time.Second)
+	for _, sub := range replies {
+		m, err := sub.NextMsg(time.Minute)
 		switch {
 		case err != nil:
 			t.Fatal(err)

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asToolServer) != "" {
 		os.Exit(serveTools())
 	}
+	if binary = os.Getenv(asScenario); binary != "" {
+		os.Exit(m.Run())
+	}
 	os.Exit(run(m))
 }
 

@@ -139,7 +139,7 @@ agents:
 	data, addr := t.TempDir(), freeport.Addr(t)
 	p := serveAt(t, addr, data, "--config", config)
 	c := p.connect("")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("the whole test took too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Minute, errors.New("the whole test took too long"))
 	defer cancel()
 	p.post("/parley/v1/sessions", `{"id":"loop"}`)
 	reader := newReader("loop")

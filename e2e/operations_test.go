@@ -143,7 +143,7 @@ func TestTLS(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool}}}
 	defer client.CloseIdleConnections()
 	p.must(call{method: "POST", path: "/parley/v1/sessions", body: `{"id":"s"}`, client: client})
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, "GET", p.url+"/parley/v1/sessions/s/stream?after=0", nil)
 	if err != nil {

@@ -117,7 +117,7 @@ func (p *process) terminate() int {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		p.t.Fatal(err)
 	}
-	return p.code(20 * time.Second)
+	return p.code(60 * time.Second)
 }
 
 // terminateAfter sends SIGTERM after a delay.
@@ -198,7 +198,7 @@ type call struct {
 // do sends the call and returns the whole answer.
 func (p *process) do(c call) (int, string, http.Header) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(p.t.Context(), 15*time.Second, errors.New("no answer in time"))
+	ctx, cancel := context.WithTimeoutCause(p.t.Context(), 60*time.Second, errors.New("no answer in time"))
 	defer cancel()
 	res := p.send(ctx, c)
 	defer res.Body.Close()

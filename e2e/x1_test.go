@@ -215,7 +215,7 @@ func TestX1WithATokenNeedsCredentials(t *testing.T) {
 	const token = "a-token-of-this-very-test"
 	bus := freeport.Addr(t)
 	p := serve(t, t.TempDir(), "--nats", bus, "--token", token)
-	if c, err := nats.Connect("nats://" + bus); !errors.Is(err, nats.ErrAuthorization) {
+	if c, err := nats.Connect("nats://"+bus, nats.Timeout(30*time.Second)); !errors.Is(err, nats.ErrAuthorization) {
 		if err == nil {
 			c.Close()
 		}
@@ -227,7 +227,7 @@ func TestX1WithATokenNeedsCredentials(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.must(call{method: "POST", path: "/parley/v1/sessions/s1/credentials", token: token, body: `{}`})), &cred); err != nil {
 		t.Fatal(err)
 	}
-	c, err := nats.Connect(cred.URL, nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix))
+	c, err := nats.Connect(cred.URL, nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix), nats.Timeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,6 +241,7 @@ func TestX1WithATokenNeedsCredentials(t *testing.T) {
 // are sent to the channel.
 func credentialOf(cred x1.Credential, refused chan<- error) []nats.Option {
 	return []nats.Option{
+		nats.Timeout(30 * time.Second),
 		nats.UserInfo(cred.User, cred.Password), nats.CustomInboxPrefix(cred.InboxPrefix), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }),
 	}
 }

@@ -145,7 +145,7 @@ func (c content) has(want content) bool {
 
 // archived counts the messages that x1 clients find of each session.
 func archived(ctx context.Context, addr string) (map[string]uint64, error) {
-	conn, err := nats.Connect("nats://" + addr)
+	conn, err := nats.Connect("nats://"+addr, nats.Timeout(30*time.Second))
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func TestDamageOfEveryFileIsReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wait, cancel := context.WithTimeout(ctx, 20*time.Second)
+		wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		if err := awaitArchive(wait, s.nats, want); err != nil {
 			t.Fatal(err)
@@ -331,7 +331,7 @@ func checkDamaged(t *testing.T, data, name string, want content) {
 		}
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := dial(t, s.url)
 	got, err := contentOf(ctx, c)

@@ -87,7 +87,7 @@ for (const signal of ['SIGTERM', 'SIGKILL']) {
     const own = await Server.start();
     try {
       const c = await Client.dial(own.ws, { conversation_id: 'restart' });
-      c.say('restart', 'm-1', '/stream 100 40');
+      c.say('restart', 'm-1', '/stream 600 40');
       await c.until((f) => f.content.text?.includes('tok20'));
       const answered = text(c.seen);
       c.mute = signal === 'SIGKILL';
@@ -97,7 +97,7 @@ for (const signal of ['SIGTERM', 'SIGKILL']) {
       await c.closed;
       const back = await Client.dial(own.ws, { conversation_id: 'restart' });
       const rest = text(await back.turn());
-      assert.equal((c.mute ? answered : text(c.seen)) + rest, tokens(100));
+      assert.equal((c.mute ? answered : text(c.seen)) + rest, tokens(600));
       back.close();
     } finally {
       await own.stop();
@@ -133,13 +133,13 @@ test('several conversations run at once on one socket', async () => {
 
 test('two tabs get the same frames', async () => {
   const one = await dial({ session: 's', conversation_id: 'tabs' });
-  one.say('tabs', 'm-1', '/stream 40 12'); // long enough for a second tab to come
+  one.say('tabs', 'm-1', '/stream 300 20'); // long enough for a second tab to come
   await one.until((f) => f.content.text?.includes('tok5'), 0);
   const two = await dial({ session: 's', conversation_id: 'tabs' });
   await two.turn();
   one.read = 0;
-  assert.equal(text(await one.turn()), tokens(40));
-  assert.equal(text(two.seen), tokens(40));
+  assert.equal(text(await one.turn()), tokens(300));
+  assert.equal(text(two.seen), tokens(300));
   one.close();
   two.close();
 });

@@ -149,7 +149,7 @@ func (p *testServer) await(what string, ok func(evs []chat.Event) bool) {
 // awaitOrDeath also returns, with false, when the process was killed.
 func (p *testServer) awaitOrDeath(what string, ok func(evs []chat.Event) bool) (alive bool) {
 	p.t.Helper()
-	timeout := time.NewTimer(20 * time.Second)
+	timeout := time.NewTimer(60 * time.Second)
 	defer timeout.Stop()
 	for {
 		p.mu.Lock()

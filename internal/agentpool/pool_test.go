@@ -45,7 +45,7 @@ func (h *testWorker) Ended(turn chat.TurnID) { h.note(func() { h.ended = append(
 // await waits for something to arrive at the worker.
 func (h *testWorker) await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	timeout := time.NewTimer(10 * time.Second)
+	timeout := time.NewTimer(60 * time.Second)
 	defer timeout.Stop()
 	for {
 		h.mu.Lock()

@@ -248,7 +248,7 @@ func TestShutdownKeepsTurnsForTheNextStart(t *testing.T) {
 	go func() { p.shutdown(); close(waits) }()
 	select {
 	case <-waits:
-	case <-time.After(10 * time.Second):
+	case <-time.After(60 * time.Second):
 		t.Fatal("the shutdown waits for an answer")
 	}
 	p.start(0)

@@ -139,7 +139,7 @@ func (f *fixture) say(text string) {
 // await returns the first event of a type.
 func (f *fixture) await(typ string) chat.Event {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 60*time.Second)
 	defer cancel()
 	for frame, err := range f.client.Watch(ctx, f.session, client.WatchOptions{After: "0"}) {
 		if err != nil {

@@ -135,7 +135,7 @@ func TestClientsDoNotReachTheTrafficBetweenNodes(t *testing.T) {
 	if m := next(t, between); string(m.Data) != "nodes" {
 		t.Fatalf("%s arrived between the nodes", m.Data)
 	}
-	if c, err := nats.Connect(nodes[0].URL(), nats.UserInfo("intruder", ""), nats.NoReconnect()); !errors.Is(err, nats.ErrAuthorization) {
+	if c, err := nats.Connect(nodes[0].URL(), nats.UserInfo("intruder", ""), nats.NoReconnect(), nats.Timeout(30*time.Second)); !errors.Is(err, nats.ErrAuthorization) {
 		t.Errorf("a login to the account of the nodes: %v", err)
 		if err == nil {
 			c.Close()
@@ -169,7 +169,7 @@ func TestNodesWithoutTheKeyAreRefused(t *testing.T) {
 			o.Logger = slog.New(slog.NewTextHandler(&out, nil))
 		}
 	})
-	for end := time.Now().Add(20 * time.Second); nodes[0].Routes() != 1 || !out.contain("TLS route handshake error"); {
+	for end := time.Now().Add(60 * time.Second); nodes[0].Routes() != 1 || !out.contain("TLS route handshake error"); {
 		if time.Now().After(end) {
 			t.Fatalf("the first node has %d routes", nodes[0].Routes())
 		}

@@ -65,7 +65,7 @@ type client struct {
 func dial(t *testing.T, s *Server, opts ...nats.Option) client {
 	t.Helper()
 	refused := make(chan error, 16)
-	opts = append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }), nats.NoReconnect())
+	opts = append(opts, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }), nats.NoReconnect(), nats.Timeout(30*time.Second))
 	c, err := nats.Connect(s.URL(), opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestUnknownLoginsAreRefused(t *testing.T) {
 		"a wrong password":           nats.UserInfo("guest", "no"),
 		"the name of the own client": nats.UserInfo(internalUser, ""),
 	} {
-		if c, err := nats.Connect(s.URL(), opt, nats.NoReconnect()); !errors.Is(err, nats.ErrAuthorization) {
+		if c, err := nats.Connect(s.URL(), opt, nats.NoReconnect(), nats.Timeout(30*time.Second)); !errors.Is(err, nats.ErrAuthorization) {
 			t.Errorf("%s: %v", name, err)
 			if err == nil {
 				c.Close()
@@ -212,7 +212,7 @@ func TestAConnectionEndsWithItsGrant(t *testing.T) {
 	opt.Login = func(Login) Grant { return Grant{OK: true, Name: "x", Until: time.Now().Add(50 * time.Millisecond)} }
 	s := start(t, opt)
 	gone := make(chan struct{})
-	c, err := nats.Connect(s.URL(), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	c, err := nats.Connect(s.URL(), nats.NoReconnect(), nats.Timeout(30*time.Second), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
 	if errors.Is(err, nats.ErrAuthExpired) {
 		return // the grant has ended before the client was connected
 	}
@@ -271,7 +271,7 @@ func TestJetStreamSurvivesARestart(t *testing.T) {
 
 func TestBrowsersConnectByWebSocket(t *testing.T) {
 	s := start(t, Options{WebSocket: "127.0.0.1:0"})
-	c, err := nats.Connect(s.WebSocketURL())
+	c, err := nats.Connect(s.WebSocketURL(), nats.Timeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestConnectionsWithTLS(t *testing.T) {
 	got := follow(t, own, "hello")
 	roots := x509.NewCertPool()
 	roots.AddCert(web.Certificate())
-	c, err := nats.Connect(s.URL(), nats.Secure(&tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12}))
+	c, err := nats.Connect(s.URL(), nats.Timeout(30*time.Second), nats.Secure(&tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12}))
 	if err != nil {
 		t.Fatal(err)
 	}

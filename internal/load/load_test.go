@@ -112,7 +112,7 @@ func TestAppendsAreCounted(t *testing.T) {
 	if err != nil || len(ids) != 4 || ids[3] != "a-3" {
 		t.Fatalf("%v, %v", ids, err)
 	}
-	r, err := Append(context.Background(), target, NativeHTTP{}, ids, 3, 1, 50*time.Millisecond)
+	r, err := Append(context.Background(), target, NativeHTTP{}, ids, 3, 1, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

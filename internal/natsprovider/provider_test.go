@@ -26,7 +26,7 @@ const testTimeout = 60 * time.Second
 
 func dial(t *testing.T, b *bus.Server) *nats.Conn {
 	t.Helper()
-	c, err := nats.Connect(b.URL())
+	c, err := nats.Connect(b.URL(), nats.Timeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestProvider(t *testing.T) {
 	var mu sync.Mutex
 	served := map[string]int{}
 	one := func(name string) natsprovider.Provider {
-		return natsprovider.Provider{Domain: "messaging", Timeout: 200 * time.Millisecond, Ops: map[string]natsprovider.Op{
+		return natsprovider.Provider{Domain: "messaging", Timeout: testTimeout, Ops: map[string]natsprovider.Op{
 			"post": natsprovider.Typed(func(_ context.Context, c natsprovider.Call, m post) (map[string]any, error) {
 				mu.Lock()
 				defer mu.Unlock()
@@ -71,10 +71,6 @@ func TestProvider(t *testing.T) {
 				}
 				return map[string]any{"ok": true, "text": m.Text, "session": c.Session}, nil
 			}),
-			"slow": func(ctx context.Context, _ natsprovider.Call, _ json.RawMessage) (any, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
 			"panic": func(context.Context, natsprovider.Call, json.RawMessage) (any, error) { panic("a fault") },
 			"fault": func(context.Context, natsprovider.Call, json.RawMessage) (any, error) {
 				return nil, errors.New("the password is 1234")
@@ -83,15 +79,21 @@ func TestProvider(t *testing.T) {
 	}
 	serve(t, dial(t, b), one("a"))
 	serve(t, dial(t, b), one("b"))
+	serve(t, dial(t, b), natsprovider.Provider{Domain: "hanging", Timeout: 200 * time.Millisecond, Ops: map[string]natsprovider.Op{
+		"slow": func(ctx context.Context, _ natsprovider.Call, _ json.RawMessage) (any, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	}})
 	c := dial(t, b)
 	audit, err := c.SubscribeSync("x1.audit.>")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(op, body string) (string, string) {
+	ask := func(domain, op, body string) (string, string) {
 		t.Helper()
 		for end := time.Now().Add(testTimeout); ; {
-			m, err := c.Request("x1.provider.messaging."+op, []byte(body), testTimeout)
+			m, err := c.Request("x1.provider."+domain+"."+op, []byte(body), testTimeout)
 			if errors.Is(err, nats.ErrNoResponders) && time.Now().Before(end) {
 				continue // it is just about to serve
 			}
@@ -108,11 +110,10 @@ func TestProvider(t *testing.T) {
 		{"post", `[1]`, "400", "it must be an object"},
 		{"post", `nonsense`, "400", "not understood"},
 		{"none", `{}`, "404", "no operation"},
-		{"slow", `{}`, "504", "took longer"},
 		{"panic", `{}`, "500", "internal"},
 		{"fault", `{}`, "500", "internal"},
 	} {
-		status, got := ask(x.op, x.body)
+		status, got := ask("messaging", x.op, x.body)
 		if status != x.status || !strings.Contains(got, x.want) || strings.Contains(got, "1234") {
 			t.Errorf("%s %s: %s %s", x.op, x.body, status, got)
 		}
@@ -127,9 +128,12 @@ func TestProvider(t *testing.T) {
 			break
 		}
 	}
+	if status, got := ask("hanging", "slow", `{}`); status != "504" || !strings.Contains(got, "hanging.slow took longer than 200ms") {
+		t.Errorf("a request without an end: %s %s", status, got)
+	}
 	// Both share the work, and each request is done once.
 	for end := time.Now().Add(testTimeout); ; {
-		ask("post", `{"to":"x"}`)
+		ask("messaging", "post", `{"to":"x"}`)
 		mu.Lock()
 		both := served["a"] > 0 && served["b"] > 0
 		mu.Unlock()
@@ -144,7 +148,7 @@ func TestProvider(t *testing.T) {
 	clear(served)
 	mu.Unlock()
 	for range 100 {
-		ask("post", `{"to":"x"}`)
+		ask("messaging", "post", `{"to":"x"}`)
 	}
 	mu.Lock()
 	defer mu.Unlock()

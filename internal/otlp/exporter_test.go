@@ -216,7 +216,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 }
 
 func TestSlowCollectorIsTriedAgain(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "50")
+	t.Setenv("OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "2000")
 	var calls atomic.Int32
 	c := collector(t, func(_ http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -29,7 +29,7 @@ type Process struct {
 }
 
 // timeout is how long a process may take to get ready, and to end after SIGTERM.
-const timeout = time.Minute
+const timeout = 3 * time.Minute
 
 // Start starts a program that listens on a free address. args returns its arguments.
 func Start(program string, args func(addr string) []string) (*Process, error) {

@@ -105,7 +105,7 @@ func (w *testServer) start() {
 // root connects to NATS with all permissions.
 func (w *testServer) root() *nats.Conn {
 	w.t.Helper()
-	c, err := nats.Connect("nats://"+w.nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	c, err := nats.Connect("nats://"+w.nats, nats.Timeout(30*time.Second), nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		w.t.Fatal(err)
 	}

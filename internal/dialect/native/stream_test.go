@@ -50,7 +50,14 @@ func TestIdleStreamIsPingedWithoutAGoroutine(t *testing.T) {
 		}
 	}
 	stacks := make([]byte, 1<<20)
-	if s := string(stacks[:runtime.Stack(stacks, true)]); strings.Contains(s, "hub.(*reader)") || !strings.Contains(s, "watchPeer") {
-		t.Errorf("goroutines of an idle stream:\n%s", s)
+	for end := time.Now().Add(time.Minute); ; { // between two pings
+		s := string(stacks[:runtime.Stack(stacks, true)])
+		if !strings.Contains(s, "hub.(*reader)") && strings.Contains(s, "watchPeer") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("goroutines of an idle stream:\n%s", s)
+		}
+		time.Sleep(time.Millisecond)
 	}
 }

@@ -21,7 +21,7 @@ type client struct {
 func (w *testServer) dial(opts ...nats.Option) *client {
 	w.t.Helper()
 	c := &client{w: w, refused: make(chan error, 64)}
-	opts = append([]nats.Option{nats.RetryOnFailedConnect(w.options.url != ""), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond),
+	opts = append([]nats.Option{nats.Timeout(30 * time.Second), nats.RetryOnFailedConnect(w.options.url != ""), nats.MaxReconnects(-1), nats.ReconnectWait(20 * time.Millisecond),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			select {
 			case c.refused <- err:

@@ -134,7 +134,7 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 	}
 	refused := func(name string, opts ...nats.Option) {
 		t.Helper()
-		c, err := nats.Connect(w.url, append(opts, nats.NoReconnect())...)
+		c, err := nats.Connect(w.url, append(opts, nats.NoReconnect(), nats.Timeout(30*time.Second))...)
 		if err == nil {
 			c.Close()
 		}
@@ -148,7 +148,7 @@ func TestForgedAndExpiredCredentials(t *testing.T) {
 	refused("the sidecar's name", nats.UserInfo(sidecarUser, ""))
 	refused("a person's token", nats.Token(tokenOf("alice")))
 	refused("a wrong token", nats.Token("x"))
-	if c, err := nats.Connect(w.url, nats.UserInfo(sidecarUser, tokenOf("root"))); err != nil {
+	if c, err := nats.Connect(w.url, nats.UserInfo(sidecarUser, tokenOf("root")), nats.Timeout(30*time.Second)); err != nil {
 		t.Error("the sidecar's name with an administrator's token:", err)
 	} else {
 		c.Close()

@@ -110,7 +110,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
       const store = await open(client, "k");
       const seen: number[] = [];
       store.onEvent((e) => seen.push(e.sequence));
-      await store.say("/stream 400 400");
+      await store.say("/stream 2000 200");
       let was = "";
       for (let kills = 0; kills < 2; kills++) {
         const more = was.length + 300;
@@ -124,7 +124,7 @@ for (const transport of ["WebSocket", "streams"] as const) {
         await until(store, () => store.getConnection().state === "live");
       }
       await until(store, idle(store));
-      expect(texts(store)).toEqual([words(400)]);
+      expect(texts(store)).toEqual([words(2000)]);
       expect(texts(store)[0]?.startsWith(was)).toBe(true);
       expect(seen).toEqual(seen.map((_, i) => (seen[0] as number) + i));
       expect(shown(store).filter((it) => it.kind === "notice").length).toBe(2); // resumed twice
@@ -299,13 +299,13 @@ test("a store that is opened late shows the open block", async () => {
   const client = connect(await start());
   await client.create({ id: "l" });
   const first = await open(client, "l");
-  await first.say("/stream 300 300");
+  await first.say("/stream 3000 300");
   await until(first, () => (texts(first)[0] ?? "").length > 200);
   const late = await open(connect({ url: client.url } as Server), "l");
   expect(texts(late)[0]?.length).toBeGreaterThan(100);
   expect(shown(late).at(-1)?.open).toBe(true);
   await until(late, idle(late));
-  expect(texts(late)).toEqual([words(300)]);
+  expect(texts(late)).toEqual([words(3000)]);
 });
 
 test("a token works in the header and for the socket; without it the server refuses", async () => {

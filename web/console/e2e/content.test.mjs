@@ -1,7 +1,7 @@
 // What texts can show: formulas, tables, footnotes, diagrams.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { axe, copied, feed, inSession, post, settled, until } from "./suite.mjs";
+import { axe, copied, feed, inSession, post, settled, steady, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
 
@@ -84,6 +84,7 @@ describe("content", () => {
       const more = feed(page).getByRole("button", { name: /^Show all \(1\d kB\)/ });
       assert.equal(await feed(page).getByText("Paragraph 5 has").count(), 0);
       const top = feed(page).getByText("Paragraph 0 has");
+      await steady(page, page.locator(".pl-list"));
       const before = (await top.boundingBox()).y;
       await axe(page, "folded messages");
       await more.focus();
@@ -91,6 +92,7 @@ describe("content", () => {
       await until(page, () => more.count().then((n) => n === 0), "the whole text");
       // What was read does not move.
       await settled(page, "Paragraph 5 has");
+      await steady(page, page.locator(".pl-list"));
       assert.ok(Math.abs((await top.boundingBox()).y - before) <= 1);
       const answer = feed(page).locator("article", { hasText: "Second part." }).last();
       await feed(page).evaluate((el) => (el.scrollTop = 1e9));

@@ -147,7 +147,7 @@ describe("errors", () => {
       await page.locator(".pl-dot", { hasText: "Idle" }).waitFor();
       await context.setOffline(true);
       for (let i = 0; i < 6; i++) await page.clock.runFor(1000);
-      await page.locator(".pl-banner").getByText("Reconnecting").waitFor({ timeout: 5000 });
+      await page.locator(".pl-banner").getByText("Reconnecting").waitFor();
       await axe(page, "without a network");
       await context.setOffline(false);
       await until(page, async () => {

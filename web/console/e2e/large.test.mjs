@@ -59,7 +59,7 @@ describe("a hundred thousand events", () => {
     await page.getByText(`Missing: ${many - 3} to ${many - 3}`).first().waitFor();
     await page.getByRole("button", { name: "Load all" }).click();
     const total = many; // one more was written at the start, one was removed
-    await page.locator(".pl-inspector-count").getByText(`${total.toLocaleString("en")} of ${total.toLocaleString("en")}`).first().waitFor({ timeout: 180_000 });
+    await page.locator(".pl-inspector-count").getByText(`${total.toLocaleString("en")} of ${total.toLocaleString("en")}`).first().waitFor({ timeout: 500_000 });
     await page.getByRole("searchbox", { name: /Filter events/ }).fill('"n":12346');
     await page.locator(".pl-inspector-count").getByText(`1 of ${total.toLocaleString("en")}`).first().waitFor();
     await page.getByRole("button", { name: /agent\.tool_result/ }).click();

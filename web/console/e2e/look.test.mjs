@@ -1,6 +1,7 @@
 // The look: actions that float, what is underlined, and what a phone shows.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { isDeepStrictEqual } from "node:util";
 import { axe, feed, inSession, post, steady, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
@@ -20,6 +21,7 @@ describe("look", () => {
       const actions = text.locator(".pl-actions");
       await page.getByRole("button", { name: "Approve once" }).waitFor();
       await steady(page, page.locator(".pl-list"));
+      await page.evaluate(() => document.fonts.ready.then(() => {})); // another font has other heights
       assert.equal(await opacity(actions), 0);
       const room = await text.evaluate((el) => el.getBoundingClientRect().bottom - [...el.querySelectorAll(".pl-md > p")].at(-1).getBoundingClientRect().bottom);
       assert.ok(room <= 16, `${room} pixels below the text`);
@@ -79,7 +81,7 @@ describe("look", () => {
       await post(id, ...talk);
       await page.getByRole("button", { name: "Approve once" }).waitFor();
       await page.locator(".co-side .co-count").waitFor();
-      const amber = await page.evaluate(() => {
+      const read = () => page.evaluate(() => {
         const probe = document.body.appendChild(document.createElement("i"));
         probe.className = "pl-root";
         probe.style.color = "var(--pl-wait)";
@@ -87,7 +89,12 @@ describe("look", () => {
         probe.remove();
         return [...document.querySelectorAll("#app *")].filter((el) => el.checkVisibility() && getComputedStyle(el).color === wanted).map((el) => el.textContent);
       });
-      assert.deepEqual(amber, [await page.locator(".co-side .co-count").innerText(), "Needs you", "", "Needs you"]);
+      let amber, wanted;
+      await until(page, async () => {
+        [amber, wanted] = [await read(), [await page.locator(".co-side .co-count").innerText(), "Needs you", "", "Needs you"]];
+        return isDeepStrictEqual(amber, wanted);
+      }, "the amber parts").catch(() => {}); // the comparison below says what differs
+      assert.deepEqual(amber, wanted);
     }, none));
 
   test("only links in texts are underlined, and a view has one primary button", () =>

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, events, feed, insist, server, settled, until } from "./suite.mjs";
+import { atEnd, axe, browser, events, feed, insist, server, settled, steady, until } from "./suite.mjs";
 
 const inView = (page, locator) => until(page, () => locator.evaluate((el) => {
   const b = el.getBoundingClientRect();
@@ -68,9 +68,11 @@ describe("the tour", () => {
     const session = page.url().split("/").pop();
     const post = (text) => fetch(`${server.url}/parley/v1/sessions/${session}/events`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ type: "user.message", payload: { text } }) });
     const place = async () => Math.round((await field.boundingBox()).y);
+    await steady(page, page.locator(".pl-list"));
     const before = await place();
     for (let i = 0; i < 12; i++) await post(`queued ${i}\n\nand more`);
     await page.getByRole("button", { name: /12 new/ }).waitFor();
+    await steady(page, page.locator(".pl-list"));
     assert.equal(await place(), before);
     await field.pressSequentially("n");
     // The list follows the answer and the queued message to the end.

@@ -68,7 +68,7 @@ describe("workstreams", () => {
 
   test("[24] filtered by one workstream: only its entries, the prompts of all, and a button that shows everything", () =>
     inSession(async (page, id) => {
-      await say(page, "/work 2 30 deadline=1200");
+      await say(page, "/work 2 60 deadline=1200");
       await thread(page, "Part 1").locator("summary").first().click();
       await feed(page).getByText("Part 1, chapter 1", { exact: false }).first().waitFor();
       await post(id, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
@@ -83,7 +83,7 @@ describe("workstreams", () => {
 
   test("a workstream is one row with its activity and time; it opens to its transcript, in the list and beside it", () =>
     inSession(async (page, id) => {
-      await say(page, "/work 2 30 deadline=1200");
+      await say(page, "/work 2 60 deadline=1200");
       const row = thread(page, "Part 2");
       await row.getByText(/ left/).waitFor();
       await row.locator(".pl-timebar").waitFor();

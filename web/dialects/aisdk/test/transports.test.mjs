@@ -194,7 +194,7 @@ for (const how of ["kill", "shutdown"]) {
     t.after(() => (console.error = errors));
     let restarted = Promise.resolve();
     const all = clients(() => restarted);
-    const sent = all.map(({ chat }) => chat.sendMessage({ text: "/stream 60 30" }));
+    const sent = all.map(({ chat }) => chat.sendMessage({ text: "/stream 300 30" }));
     const at = `tok${1 + Math.floor(Math.random() * 30)} `;
     await until(() => all.every(({ chat }) => chat.messages.length === 2 && lastText(chat).includes(at)), at);
     let up;
@@ -208,11 +208,11 @@ for (const how of ["kill", "shutdown"]) {
     await Promise.all(all.map(async ({ name, chat, back }) => {
       const page = await back(); // the turn goes on after a kill; a shutdown may have waited for its end
       assert.equal(page.status, "ready", `${name}, ${at}`);
-      assert.equal(lastText(page), text(60), `${name}, ${at}`);
+      assert.equal(lastText(page), text(300), `${name}, ${at}`);
       assert.equal(page.messages.length, 2, `${name}, ${at}`);
       if (name.startsWith("Workflow")) return; // it does not send the id of the chat
       const res = await fetch(`${server.api}/${encodeURIComponent(chat.id)}/messages`);
-      assert.equal(textOf((await res.json()).at(-1)), text(60), `${name}, ${at}`);
+      assert.equal(textOf((await res.json()).at(-1)), text(300), `${name}, ${at}`);
     }));
   });
 }
