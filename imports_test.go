@@ -35,7 +35,7 @@ var rules = []rule{
 	{folder: "internal/aguiwire", own: []string{"chat"}},
 	{folder: "internal/jsonpatch", own: []string{"chat"}, libs: []string{"github.com/evanphx/json-patch"}},
 	{folder: "internal/attachment", own: []string{"chat"}},
-	{folder: "internal/edge", own: []string{"chat", "internal/wire", "internal/text"}},
+	{folder: "internal/edge", own: []string{"chat", "internal/core", "internal/wire", "internal/text"}},
 	{folder: "internal/wire", libs: []string{"github.com/coder/websocket", "github.com/gobwas/ws", "github.com/klauspost/compress"}},
 	{folder: "internal/bus", libs: []string{"github.com/nats-io/nats-server", "github.com/nats-io/nats.go"}},
 
@@ -63,12 +63,12 @@ var rules = []rule{
 	{folder: "agent", own: []string{"chat"}},
 	{folder: "internal/agentpool", own: []string{"chat", "internal/core", "agent"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/sdk", "-go.opentelemetry.io/otel/exporters"}},
 	{folder: "internal/agents/demo", own: []string{"chat", "agent"}},
-	{folder: "internal/agents/remote", own: []string{"chat", "agent", "internal/aguiwire", "internal/jsonpatch", "internal/llm/openai", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket"}},
+	{folder: "internal/agents/httpagent", own: []string{"chat", "agent", "internal/aguiwire", "internal/jsonpatch", "internal/llm/openai", "internal/retry", "internal/sse", "internal/text"}, libs: []string{"github.com/coder/websocket"}},
 	{folder: "internal/agents/tool", own: []string{"chat", "agent"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
-	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
+	{folder: "internal/agents/model", own: []string{"chat", "agent", "internal/agents/tool", "internal/retry", "internal/sse", "internal/llm", "internal/llm/openai", "internal/llm/anthropic", "internal/llm/gemini"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 
 	{folder: "internal/agents/replay", own: []string{"chat", "agent", "client"}},
-	{folder: "internal/agentconfig", own: []string{"chat", "agent", "internal/agents/demo", "internal/agents/model", "internal/agents/remote", "internal/agents/tool", "internal/config"}},
+	{folder: "internal/agentconfig", own: []string{"chat", "agent", "internal/agents/demo", "internal/agents/httpagent", "internal/agents/model", "internal/agents/tool", "internal/config"}},
 	{folder: "internal/agentfleet", own: []string{"agent", "chat", "internal/agents/demo", "internal/config"}},
 
 	{folder: "internal/record", own: []string{"chat", "internal/retry"}},
@@ -93,7 +93,7 @@ var rules = []rule{
 	{folder: "internal/dialect/x1", own: []string{"chat", "internal/core", "internal/bus", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},
 
 	{folder: "internal/server", own: []string{"internal/edge", "internal/auth", "internal/wire", "chat", "web"}, libs: []string{"github.com/prometheus/client_golang"}},
-	{folder: "internal/otlp", libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/exporters", "google.golang.org/protobuf/encoding/protowire"}},
+	{folder: "internal/otlp", own: []string{"internal/retry"}, libs: []string{"go.opentelemetry.io/otel", "-go.opentelemetry.io/otel/exporters", "google.golang.org/protobuf/encoding/protowire"}},
 	{folder: "internal/proxy", own: []string{"chat"}},
 	{folder: "web"},
 	{folder: "web/gen", own: []string{"chat", "agent"}}, // writes the TypeScript form of the vocabulary

@@ -19,7 +19,7 @@ import (
 var usageLeftOut = map[string]struct{ counts, why string }{
 	"internal/agents/demo usage":             {"CacheCreationTokens CacheReadTokens ReasoningTokens", "/usage takes two numbers"},
 	"internal/agents/demo tour":              {"CacheCreationTokens CacheReadTokens ReasoningTokens", "an example of two counts is enough"},
-	"internal/agents/remote handleChunk":     {"CacheCreationTokens CacheReadTokens ReasoningTokens", "it only asks whether there are counts; they are parts of the two"},
+	"internal/agents/httpagent handleChunk":  {"CacheCreationTokens CacheReadTokens ReasoningTokens", "it only asks whether there are counts; they are parts of the two"},
 	"internal/dialect/nemo usage":            {"CacheCreationTokens CacheReadTokens ReasoningTokens", "the toolkit's usage has no details"},
 	"internal/dialect/vertesia tokensOf":     {"CacheCreationTokens ReasoningTokens", "Vertesia's token_usage has no such count"},
 	"internal/dialect/vertesia bodyMessages": {"CacheCreationTokens CacheReadTokens ReasoningTokens", "the text is short; tokensOf adds the rest"},

@@ -22,7 +22,7 @@ func (c *campaign) check(ctx context.Context, l *load) error {
 	n := &c.counts
 	n.acknowledged = l.acks
 	for _, err := range l.problems {
-		n.fault(&n.lost, "a request failed for good: %v", err)
+		n.fail(&n.lost, "a request failed for good: %v", err)
 	}
 	for id, acknowledged := range l.events {
 		events, err := readAll(ctx, l.c, id)
@@ -36,18 +36,18 @@ func (c *campaign) check(ctx context.Context, l *load) error {
 			}
 			key := e.Actor.Key() + " " + e.ClientID
 			if keys[key] != 0 {
-				n.fault(&n.doubled, "%s: %s is stored as %d and as %d", id, key, keys[key], e.Seq)
+				n.fail(&n.doubled, "%s: %s is stored as %d and as %d", id, key, keys[key], e.Seq)
 			}
 			keys[key] = e.Seq
 		}
 		for key, e := range acknowledged {
 			if int(e.Seq) > len(events) || !same(e, events[e.Seq-1]) {
-				n.fault(&n.lost, "%s: %s was acknowledged as event %d and is not there", id, key, e.Seq)
+				n.fail(&n.lost, "%s: %s was acknowledged as event %d and is not there", id, key, e.Seq)
 			}
 		}
 		for i, e := range l.seen[id] {
 			if i >= len(events) || !same(e, events[i]) {
-				n.fault(&n.lost, "%s: a reader saw event %d as number %d, the log has another one there", id, e.Seq, i+1)
+				n.fail(&n.lost, "%s: a reader saw event %d as number %d, the log has another one there", id, e.Seq, i+1)
 				break
 			}
 		}
@@ -63,9 +63,9 @@ func (c *campaign) check(ctx context.Context, l *load) error {
 			}
 			switch {
 			case want == nil && chat.CodeOf(err) != chat.NotFound:
-				n.fault(&n.lost, "%s/%s was removed and is there: %v", id, path, err)
+				n.fail(&n.lost, "%s/%s was removed and is there: %v", id, path, err)
 			case want != nil && (err != nil || !bytes.Equal(got, want)):
-				n.fault(&n.lost, "%s/%s has %d bytes, %d were acknowledged: %v", id, path, len(got), len(want), err)
+				n.fail(&n.lost, "%s/%s has %d bytes, %d were acknowledged: %v", id, path, len(got), len(want), err)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func (c *campaign) turns(id chat.SessionID, events []chat.Event, answers map[cha
 			text[e.Turn] += b.Text
 		case chat.TurnCompleted:
 			if ended[b.TurnID].Outcome != "" {
-				n.fault(&n.doubled, "%s: turn %s ended twice", id, b.TurnID)
+				n.fail(&n.doubled, "%s: turn %s ended twice", id, b.TurnID)
 			}
 			ended[b.TurnID] = b
 		}
@@ -93,11 +93,11 @@ func (c *campaign) turns(id chat.SessionID, events []chat.Event, answers map[cha
 		turn := started[seq]
 		switch {
 		case ended[turn].Outcome == "":
-			n.fault(&n.stuck, "%s: the turn for message %d did not end", id, seq)
+			n.fail(&n.stuck, "%s: the turn for message %d did not end", id, seq)
 		case ended[turn].Outcome != chat.Done:
-			n.fault(&n.lost, "%s: the turn for message %d ended as %s: %s", id, seq, ended[turn].Outcome, ended[turn].Error)
+			n.fail(&n.lost, "%s: the turn for message %d ended as %s: %s", id, seq, ended[turn].Outcome, ended[turn].Error)
 		case text[turn] != want:
-			n.fault(&n.lost, "%s: message %d was answered with %d bytes instead of %d", id, seq, len(text[turn]), len(want))
+			n.fail(&n.lost, "%s: message %d was answered with %d bytes instead of %d", id, seq, len(text[turn]), len(want))
 		}
 	}
 }
@@ -135,7 +135,7 @@ func (c *campaign) search(l *load) error {
 		for _, text := range l.erased {
 			if bytes.Contains(b, []byte(text)) {
 				name, _ := filepath.Rel(c.data, path) // of a file below it
-				c.counts.fault(&c.counts.left, "%s still holds an erased text", name)
+				c.counts.fail(&c.counts.left, "%s still holds an erased text", name)
 			}
 		}
 		return nil

@@ -33,7 +33,7 @@ const partitions = 3
 type clusterRun struct {
 	*campaign
 	links  *faults.Links
-	nodes  [faults.NodeCount]*server
+	nodes  [faults.NodeCount]*node
 	load   *load
 	talks  *talks
 	acks   *faults.Acks
@@ -42,8 +42,8 @@ type clusterRun struct {
 	tries, unknown atomic.Int64 // writes of probes, and those whose answer was lost
 }
 
-// server is a node of the cluster.
-type server struct {
+// node is a node of the cluster.
+type node struct {
 	location
 	run  *clusterRun
 	args []string
@@ -97,7 +97,7 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 	select {
 	case <-ended:
 	case <-time.After(settle):
-		c.counts.fault(&c.counts.stuck, "the work did not end within %s after the last fault", settle)
+		c.counts.fail(&c.counts.stuck, "the work did not end within %s after the last fault", settle)
 		if err := x.saveStacks(); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func (x *clusterRun) start(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		x.nodes[i] = &server{run: x, location: at}
+		x.nodes[i] = &node{run: x, location: at}
 	}
 	// Nodes begin a cluster with one list of addresses. Through the proxies each of them has its own list.
 	for _, peers := range []func(i int) []string{func(int) []string { return listen }, x.links.Peers} {
@@ -154,7 +154,7 @@ func (x *clusterRun) start(ctx context.Context) (err error) {
 }
 
 // Start starts the process without waiting for it.
-func (n *server) Start() (err error) {
+func (n *node) Start() (err error) {
 	if err := n.saveOutput(); err != nil {
 		return err
 	}
@@ -163,21 +163,21 @@ func (n *server) Start() (err error) {
 }
 
 // Kill kills the process.
-func (n *server) Kill() {
+func (n *node) Kill() {
 	n.readCounts()
 	n.run.counts.kills++
 	n.Process.Kill()
 }
 
 // Stop stops the process in order.
-func (n *server) Stop() error {
+func (n *node) Stop() error {
 	n.readCounts()
 	n.run.counts.stops++
 	return n.Process.Stop()
 }
 
 // Pause stops the process, or continues it.
-func (n *server) Pause(stopped bool) error {
+func (n *node) Pause(stopped bool) error {
 	if stopped {
 		return syscall.Kill(n.PID(), syscall.SIGSTOP)
 	}
@@ -185,7 +185,7 @@ func (n *server) Pause(stopped bool) error {
 }
 
 // saveOutput adds what the process of a node has printed to a file beside the node's folder.
-func (n *server) saveOutput() error {
+func (n *node) saveOutput() error {
 	if n.Process == nil {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (n *server) saveOutput() error {
 }
 
 // ready waits until a node is ready and notes its id.
-func (x *clusterRun) ready(ctx context.Context, n *server) error {
+func (x *clusterRun) ready(ctx context.Context, n *node) error {
 	_, ok, err := n.WaitReady(ctx, "/readyz")
 	if err == nil && !ok {
 		err = fmt.Errorf("a node did not start: %s", n.Output())
@@ -294,7 +294,7 @@ func (x *clusterRun) newFaults() *faults.Faults {
 		Links: x.links, Acks: x.acks, Random: x.random, MaxTime: 10 * time.Second, Role: "owner", Find: x.owner,
 		First: x.first, Stop: func(node int) error { return x.nodes[node].Stop() },
 		Own:   []faults.Own{{Kind: "damage", Do: x.damageStore}, {Kind: "lose disk", Do: x.loseDisk}},
-		Stuck: func(format string, args ...any) { x.counts.fault(&x.counts.stuck, format, args...) },
+		Stuck: func(format string, args ...any) { x.counts.fail(&x.counts.stuck, format, args...) },
 	}
 	for i, n := range x.nodes {
 		opt.Nodes[i] = n
@@ -332,10 +332,10 @@ func (x *clusterRun) check(ctx context.Context) error {
 		clients[i] = cl
 	}
 	for _, wrong := range x.talks.wrong {
-		n.fault(&n.lost, "%s", wrong)
+		n.fail(&n.lost, "%s", wrong)
 	}
 	for _, problem := range x.talks.problems {
-		n.fault(&n.noticed, "%s", problem)
+		n.fail(&n.noticed, "%s", problem)
 	}
 	for _, ids := range []iter.Seq[chat.SessionID]{maps.Keys(x.load.events), maps.Keys(x.talks.sessions)} {
 		for id := range ids {
@@ -345,11 +345,11 @@ func (x *clusterRun) check(ctx context.Context) error {
 		}
 	}
 	if out, err := exec.CommandContext(ctx, x.binary, "cluster", "verify", "--url", x.nodes[0].url()).CombinedOutput(); err != nil {
-		n.fault(&n.lost, "cluster verify: %s", out)
+		n.fail(&n.lost, "cluster verify: %s", out)
 	}
 	for _, node := range x.nodes {
 		if said, ok := x.verify(ctx, node.url()); !ok {
-			n.fault(&n.lost, "verify reports damage on a node: %s", said)
+			n.fail(&n.lost, "verify reports damage on a node: %s", said)
 		}
 	}
 	// A node that was away removes what was erased meanwhile. Then the log between the nodes is purged.
@@ -403,7 +403,7 @@ func (x *clusterRun) compare(ctx context.Context, clients [faults.NodeCount]*cli
 			return nil
 		}
 		if time.Now().After(end) || ctx.Err() != nil {
-			x.counts.fault(&x.counts.lost, "the copies of %s differ", id)
+			x.counts.fail(&x.counts.lost, "the copies of %s differ", id)
 			return nil
 		}
 	}

@@ -59,7 +59,7 @@ func (x *clusterRun) damageStore(ctx context.Context, node int) error {
 	case err != nil:
 		return fmt.Errorf("%s, %s: %w", name, kind, err)
 	case !ok && !strings.Contains(n.Output(), filepath.Base(name)):
-		x.counts.fault(&x.counts.silent, "%s, %s: the node refuses to start without naming the file: %s", name, kind, n.Output())
+		x.counts.fail(&x.counts.silent, "%s, %s: the node refuses to start without naming the file: %s", name, kind, n.Output())
 	case !ok:
 		x.counts.refused++
 	case n.metric("parley_cluster_copies_total") > 0:

@@ -10,13 +10,13 @@ import (
 )
 
 // readCounts adds what the process of a node has counted, before it ends.
-func (n *server) readCounts() {
+func (n *node) readCounts() {
 	n.voids += n.metric("parley_cluster_void_frames_total")
 	n.takeovers += n.metric("parley_cluster_takeovers_total")
 }
 
 // metric returns a counter of a node without labels, 0 if the node does not answer or has no such counter.
-func (n *server) metric(name string) int {
+func (n *node) metric(name string) int {
 	cl := http.Client{Timeout: 5 * time.Second}
 	res, err := cl.Get(n.url() + "/metrics")
 	if err != nil {

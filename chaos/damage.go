@@ -62,13 +62,13 @@ func (c *campaign) damages(ctx context.Context) error {
 		case got.refused && strings.Contains(got.printed, filepath.Base(name)):
 			n.refused++
 		case got.refused:
-			n.fault(&n.silent, "%s, %s: the server refuses to start without naming the file: %s", name, kind, got.printed)
+			n.fail(&n.silent, "%s, %s: the server refuses to start without naming the file: %s", name, kind, got.printed)
 		case got.reported:
 			n.reported++
 		case got.content == whole.content:
 			n.harmless++
 		default:
-			n.fault(&n.silent, "%s, %s: data is missing, and neither the start nor verify says so: %s", name, kind, got.printed)
+			n.fail(&n.silent, "%s, %s: data is missing, and neither the start nor verify says so: %s", name, kind, got.printed)
 		}
 	}
 	return ctx.Err()

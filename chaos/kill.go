@@ -76,14 +76,14 @@ func (c *campaign) kills(ctx context.Context) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		c.counts.fault(&c.counts.stuck, "the work did not end within %s after the last start", settle)
+		c.counts.fail(&c.counts.stuck, "the work did not end within %s after the last start", settle)
 		return nil
 	}
 	if err := c.check(ctx, l); err != nil {
 		return err
 	}
 	if said, ok := c.verify(ctx, at.url()); !ok {
-		c.counts.fault(&c.counts.lost, "verify reports damage after kills: %s", said)
+		c.counts.fail(&c.counts.lost, "verify reports damage after kills: %s", said)
 	}
 	c.counts.stops++
 	if err := s.Stop(); err != nil {

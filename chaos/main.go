@@ -58,15 +58,15 @@ type counts struct {
 	lost, doubled, stuck, left           int
 	damaged, refused, reported, harmless int
 	silent, noticed                      int
-	faults                               []string // a sentence for each of the bad ones, at most maxFaults
+	failures                             []string // a sentence for each of the bad ones, at most maxFailures
 }
 
-const maxFaults = 50
+const maxFailures = 50
 
-func (c *counts) fault(counter *int, format string, args ...any) {
+func (c *counts) fail(counter *int, format string, args ...any) {
 	*counter++
-	if len(c.faults) < maxFaults {
-		c.faults = append(c.faults, fmt.Sprintf(format, args...))
+	if len(c.failures) < maxFailures {
+		c.failures = append(c.failures, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -128,7 +128,7 @@ func (c *campaign) print() {
 		fmt.Printf("noticed by clients %d\n", n.noticed)
 	}
 	fmt.Printf("damaged %d  refused %d  reported %d  harmless %d  silent %d\n", n.damaged, n.refused, n.reported, n.harmless, n.silent)
-	if len(n.faults) > 0 {
-		fmt.Println("- " + strings.Join(n.faults, "\n- "))
+	if len(n.failures) > 0 {
+		fmt.Println("- " + strings.Join(n.failures, "\n- "))
 	}
 }

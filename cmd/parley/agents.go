@@ -11,8 +11,8 @@ import (
 
 // AgentsCmd lists the agents of a server.
 type AgentsCmd struct {
-	remote `embed:""`
-	JSON   bool `help:"One JSON object per line."`
+	serverFlags `embed:""`
+	JSON        bool `help:"One JSON object per line."`
 }
 
 // Run prints a table, or lines of JSON.

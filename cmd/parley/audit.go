@@ -16,12 +16,12 @@ import (
 
 // AuditCmd shows the audit log.
 type AuditCmd struct {
-	remote  `embed:""`
-	Event   string `help:"Only this event, such as sign_in_refused, session_erased or members_changed."`
-	Session string `help:"Only entries about this session."`
-	Limit   int    `short:"n" help:"How many of the newest entries to show." default:"50"`
-	Follow  bool   `short:"f" help:"Wait for new entries and print them."`
-	JSON    bool   `help:"One JSON object per line."`
+	serverFlags `embed:""`
+	Event       string `help:"Only this event, such as sign_in_refused, session_erased or members_changed."`
+	Session     string `help:"Only entries about this session."`
+	Limit       int    `short:"n" help:"How many of the newest entries to show." default:"50"`
+	Follow      bool   `short:"f" help:"Wait for new entries and print them."`
+	JSON        bool   `help:"One JSON object per line."`
 }
 
 // followEvery is the time between two requests for new entries.

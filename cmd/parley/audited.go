@@ -27,7 +27,7 @@ func (p *parley) listAudit(ctx context.Context, c chat.Caller, q chat.AuditQuery
 
 // reportRequest adds an entry for a request to the audit log.
 func (p *parley) reportRequest(ctx context.Context, event string, c chat.Caller, details map[string]any) {
-	details["address"] = auth.RemoteOf(ctx)
+	details["address"] = auth.ClientAddressOf(ctx)
 	p.audit.Report(event, c, details)
 }
 

@@ -10,8 +10,8 @@ import (
 
 // BackupCmd saves the whole store of a running server.
 type BackupCmd struct {
-	remote `embed:""`
-	File   string `arg:"" help:"Tar file to write."`
+	serverFlags `embed:""`
+	File        string `arg:"" help:"Tar file to write."`
 }
 
 // Run writes the file. It exists only when it is complete.

@@ -16,12 +16,12 @@ import (
 
 // BenchCmd puts load on a running server and prints rates and latencies.
 type BenchCmd struct {
-	remote  `embed:""`
-	Writers int           `help:"Writers that append at once, each to a session of its own." default:"64"`
-	Batch   int           `help:"Events in an array." default:"32"`
-	Readers int           `help:"Readers of one session." default:"100"`
-	Span    time.Duration `help:"Length of each measurement." default:"3s"`
-	Keep    bool          `help:"Do not erase the sessions afterwards."`
+	serverFlags `embed:""`
+	Writers     int           `help:"Writers that append at once, each to a session of its own." default:"64"`
+	Batch       int           `help:"Events in an array." default:"32"`
+	Readers     int           `help:"Readers of one session." default:"100"`
+	Span        time.Duration `help:"Length of each measurement." default:"3s"`
+	Keep        bool          `help:"Do not erase the sessions afterwards."`
 }
 
 // Run makes one measurement after the other and prints a line for each.

@@ -15,10 +15,10 @@ import (
 
 // ChatCmd is a conversation in the terminal.
 type ChatCmd struct {
-	remote  `embed:""`
-	Session string `arg:"" optional:"" help:"Session to continue; without it a new one is created."`
-	Agent   string `help:"Agent of the new session."`
-	Title   string `help:"Title of the new session."`
+	serverFlags `embed:""`
+	Session     string `arg:"" optional:"" help:"Session to continue; without it a new one is created."`
+	Agent       string `help:"Agent of the new session."`
+	Title       string `help:"Title of the new session."`
 }
 
 // Run runs the conversation until the person leaves. Without a terminal, each line of standard input is a message or the

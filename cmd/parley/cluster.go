@@ -109,7 +109,7 @@ func (p *parley) openNode() error {
 		Trim:   cluster.TrimRule{Keep: p.cfg.ClusterLogAge, Bytes: p.cfg.ClusterLogBytes, Nodes: len(m.peers)},
 		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign,
 		Clean: p.clean, TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
-		EraseNote: p.eraseNote(), ToDialects: p.heardDialect,
+		EraseNote: p.eraseNote(), ToDialects: p.receiveForDialect,
 	})
 	p.node.SetPeer(p.workers)
 	p.workers.Connect(p.node)
@@ -117,16 +117,16 @@ func (p *parley) openNode() error {
 	return p.sweepFiles()
 }
 
-// spreadTo returns a function that sends a message to a dialect of all other nodes. It may be lost.
-func (p *parley) spreadTo(dialect string) func(data []byte) {
+// broadcastTo returns a function that sends a message to a dialect of all other nodes. It may be lost.
+func (p *parley) broadcastTo(dialect string) func(data []byte) {
 	return func(data []byte) { p.node.SpreadToDialects(append([]byte(dialect+"\n"), data...)) }
 }
 
-// heardDialect gives a message of another node to its dialect.
-func (p *parley) heardDialect(data []byte) {
+// receiveForDialect gives a message of another node to its dialect.
+func (p *parley) receiveForDialect(data []byte) {
 	dialect, data, _ := bytes.Cut(data, []byte("\n"))
-	if hear := p.hear[string(dialect)]; hear != nil {
-		hear(data)
+	if receive := p.receive[string(dialect)]; receive != nil {
+		receive(data)
 	}
 }
 

@@ -96,8 +96,8 @@ func (c *ClusterLeaveCmd) Run(ctx context.Context, std *stdio) (err error) {
 
 // ClusterDrainCmd gives the partitions of a node away.
 type ClusterDrainCmd struct {
-	remote `embed:""`
-	Node   string `arg:"" optional:"" help:"Id of the node; without it, the node at --url."`
+	serverFlags `embed:""`
+	Node        string `arg:"" optional:"" help:"Id of the node; without it, the node at --url."`
 }
 
 // Run returns when other nodes own the partitions.
@@ -116,9 +116,9 @@ func (c *ClusterDrainCmd) Run(ctx context.Context, std *stdio) error {
 
 // ClusterReplaceCmd removes a node that is gone.
 type ClusterReplaceCmd struct {
-	remote `embed:""`
-	Old    string `arg:"" help:"Id of the node that is gone for good. Its data folder must never be used again."`
-	New    string `arg:"" help:"Id of the node that has taken its place, with an empty data folder and the same --cluster-listen."`
+	serverFlags `embed:""`
+	Old         string `arg:"" help:"Id of the node that is gone for good. Its data folder must never be used again."`
+	New         string `arg:"" help:"Id of the node that has taken its place, with an empty data folder and the same --cluster-listen."`
 }
 
 // Run returns when the node is removed.
@@ -137,9 +137,9 @@ func (c *ClusterReplaceCmd) Run(ctx context.Context, std *stdio) error {
 
 // ClusterRepairCmd begins new logs for partitions.
 type ClusterRepairCmd struct {
-	remote `embed:""`
-	From   string `help:"Use the copies of this node, also where another one has stored more, which is lost." placeholder:"NODE"`
-	Yes    bool   `help:"Do it. Without it the command only says what it would do, and what would be lost."`
+	serverFlags `embed:""`
+	From        string `help:"Use the copies of this node, also where another one has stored more, which is lost." placeholder:"NODE"`
+	Yes         bool   `help:"Do it. Without it the command only says what it would do, and what would be lost."`
 }
 
 // Run prints what is done about each partition.
@@ -193,8 +193,8 @@ func describeRepair(p client.PartitionRepair) string {
 
 // ClusterVerifyCmd compares the nodes.
 type ClusterVerifyCmd struct {
-	remote `embed:""`
-	JSON   bool `help:"The answer of the server as JSON."`
+	serverFlags `embed:""`
+	JSON        bool `help:"The answer of the server as JSON."`
 }
 
 // Run prints one line for each session that is not the same on all nodes.

@@ -109,8 +109,8 @@ func sortNodes(c *client.Cluster) {
 
 // ClusterStatusCmd shows the state of a cluster.
 type ClusterStatusCmd struct {
-	remote `embed:""`
-	JSON   bool `help:"The answer of the server as JSON."`
+	serverFlags `embed:""`
+	JSON        bool `help:"The answer of the server as JSON."`
 }
 
 // Run prints two tables, or JSON.

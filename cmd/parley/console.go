@@ -22,6 +22,7 @@ func (p *parley) mountConsole() {
 	for _, pattern := range web.Patterns {
 		p.server.Handle(wire.Route{Pattern: pattern, Public: true, Handler: pages})
 	}
+	p.server.NotFound(pages)
 	p.server.Handle(wire.Route{Pattern: web.PagePattern, Handler: web.Page(p.server.Handler())})
 	p.images = proxy.New(proxy.Options{Transport: auth.SafeTransport(), Fail: server.WriteError})
 	p.server.Handle(wire.Route{Pattern: proxy.Pattern, Handler: p.images})

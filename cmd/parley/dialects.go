@@ -1,14 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"net/http"
-	"path/filepath"
-	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/dialect/agui"
 	"github.com/parley-hq/parley/internal/dialect/aisdk"
 	"github.com/parley-hq/parley/internal/dialect/letta"
@@ -17,7 +12,6 @@ import (
 	"github.com/parley-hq/parley/internal/dialect/vertesia"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/pages"
-	"github.com/parley-hq/parley/internal/sealed"
 	"github.com/parley-hq/parley/internal/session"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -42,10 +36,10 @@ type dialect struct {
 
 // endpoint is what a dialect adds to the server.
 type endpoint struct {
-	routes []wire.Route
-	as     eventEncoder                // nil if the dialect does not show single events
-	run    func(context.Context) error // runs until its context ends; an error ends the server; may be nil
-	hear   func(data []byte)           // gets what spreadTo of other nodes was given; must not block; may be nil
+	routes  []wire.Route
+	as      eventEncoder                // nil if the dialect does not show single events
+	run     func(context.Context) error // runs until its context ends; an error ends the server; may be nil
+	receive func(data []byte)           // gets what broadcastTo of other nodes was given; must not block; may be nil
 }
 
 // eventEncoder returns an event as a client of the dialect would receive it, for the inspector.
@@ -71,29 +65,15 @@ func (p *parley) openNative() (endpoint, error) {
 func (p *parley) openNemo() (endpoint, error) {
 	var nodes *nemo.Nodes
 	if p.node != nil {
-		nodes = &nemo.Nodes{Name: p.node.Name(), Spread: p.spreadTo("nemo"), Others: p.node.CountPresent, Least: p.node.OthersOfMajority()}
+		nodes = &nemo.Nodes{Name: p.node.Name(), Spread: p.broadcastTo("nemo"), Others: p.node.CountPresent, Least: p.node.OthersOfMajority()}
 	}
 	d := nemo.New(nemo.Options{
 		Nodes:    nodes,
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Authenticate: p.auth.Authenticate, Bind: p.auth.Context,
-		Allow: p.allow, Remote: p.auth.Remote, Conns: p.conns, Agent: p.sessions.DefaultAgent, Tools: p.mcpClients,
+		Allow: p.allow, ClientAddress: p.auth.ClientAddress, Conns: p.conns, Agent: p.sessions.DefaultAgent, Tools: p.mcpClients,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
-	return endpoint{routes: d.Routes(), as: d.As, hear: d.Heard}, nil
-}
-
-// signingKey returns the key that signs issued tokens and the addresses of Vertesia clients. It is stored, so that they stay valid
-// after a restart. All nodes of a cluster with a secret have the same one.
-func (p *parley) signingKey() ([]byte, error) {
-	if p.cfg.ClusterSecretFile != "" && p.node != nil {
-		return p.clusterSecret.Key("signing"), nil
-	}
-	file := filepath.Join(p.cfg.Data, "signing-key")
-	key, created, err := sealed.Key(file, 32)
-	if err == nil && created && !p.fresh {
-		p.log.Info("a new signing key was made; tokens and addresses that were signed before are refused", "file", file)
-	}
-	return key, err
+	return endpoint{routes: d.Routes(), as: d.As, receive: d.Heard}, nil
 }
 
 func (p *parley) openVertesia() (endpoint, error) {
@@ -135,7 +115,7 @@ func (p *parley) openAGUI() (endpoint, error) {
 func (p *parley) openAISDK() (endpoint, error) {
 	d := aisdk.New(aisdk.Options{
 		Options:       p.pageOptions(),
-		SocketOptions: aisdk.SocketOptions{Allow: p.allow, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, Remote: p.auth.Remote},
+		SocketOptions: aisdk.SocketOptions{Allow: p.allow, Authenticate: p.auth.Authenticate, Bind: p.auth.Context, ClientAddress: p.auth.ClientAddress},
 	})
 	return endpoint{routes: d.Routes(), as: d.As}, nil
 }
@@ -146,32 +126,6 @@ func (p *parley) messages(ctx context.Context, c chat.Caller, id chat.SessionID,
 		Options: llm.Options{Workstream: q.Workstream},
 		After:   q.After, Before: q.Before, Limit: q.Limit, Desc: q.Desc,
 	})
-}
-
-// mcpClients lists the MCP servers of all agents for NeMo clients. Each server is a group with the name of its agent.
-func (p *parley) mcpClients(ctx context.Context) []nemo.MCPClient {
-	var all []nemo.MCPClient
-	for _, s := range p.agents.Servers(ctx) {
-		one := nemo.MCPClient{
-			Group: s.Agent + "/" + s.Name, Server: s.Name, Transport: s.Transport, Healthy: s.Problem == "",
-			Tools: []nemo.MCPTool{}, Total: len(s.Tools), Available: len(s.Tools),
-		}
-		for _, t := range s.Tools {
-			one.Tools = append(one.Tools, nemo.MCPTool{Name: t.Name, Description: t.Description, Server: s.Name, Available: true})
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// vertesiaTools lists the tools of an agent for Vertesia clients.
-func (p *parley) vertesiaTools(ctx context.Context, name string) ([]vertesia.Tool, bool) {
-	list, known := p.agents.Tools(ctx, name)
-	tools := make([]vertesia.Tool, len(list))
-	for i, t := range list {
-		tools[i] = vertesia.Tool(t)
-	}
-	return tools, known
 }
 
 // listAgents describes the agents that a workspace can use.
@@ -190,20 +144,4 @@ func (p *parley) agentNames(workspace string) []string {
 		names = append(names, info.Name)
 	}
 	return names
-}
-
-// post calls an address that a client gave. It refuses addresses of internal networks.
-func (p *parley) post(ctx context.Context, address string, body []byte) (int, error) {
-	client := auth.SafeClient(10 * time.Second)
-	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
-	if err != nil {
-		return 0, chat.Errorf(chat.Invalid, "the address cannot be called").Because(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	res, err := client.Do(r)
-	if err != nil {
-		return 0, chat.Errorf(chat.Unavailable, "the address does not answer, or it belongs to an internal network").Because(err)
-	}
-	return res.StatusCode, res.Body.Close()
 }

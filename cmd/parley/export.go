@@ -13,9 +13,9 @@ import (
 
 // ExportCmd writes a session's log.
 type ExportCmd struct {
-	remote  `embed:""`
-	Session string `arg:"" help:"The session."`
-	Output  string `short:"o" help:"File to write; - is standard output." default:"-" placeholder:"FILE"`
+	serverFlags `embed:""`
+	Session     string `arg:"" help:"The session."`
+	Output      string `short:"o" help:"File to write; - is standard output." default:"-" placeholder:"FILE"`
 }
 
 // Run writes one event per line, with the stored bytes.

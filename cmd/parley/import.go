@@ -11,8 +11,8 @@ import (
 
 // ImportCmd creates a session from a log.
 type ImportCmd struct {
-	remote `embed:""`
-	File   string `arg:"" help:"File that export wrote; - is standard input."`
+	serverFlags `embed:""`
+	File        string `arg:"" help:"File that export wrote; - is standard input."`
 }
 
 // Run sends the log and prints the session's id.

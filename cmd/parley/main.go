@@ -1,6 +1,6 @@
 // Command parley is the conversation layer between agents and people: the server, and the commands to use and operate it.
 //
-// Each command has a file, such as send.go; remote.go has the flags of those that call a server. The server is [ServeCmd]:
+// Each command has a file, such as send.go; serverflags.go has the flags of those that call a server. The server is [ServeCmd]:
 //
 //	serve.go        flags of the server
 //	parley.go       type parley: opens the parts in order, runs them, and closes them in reverse

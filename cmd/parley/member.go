@@ -331,7 +331,7 @@ func (m *member) x1Login(d *x1.Dialect) {
 	login := func(in bus.Login) bus.Grant {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		return d.Login(auth.Via(ctx, auth.CarrierNATS, in.Remote), in)
+		return d.Login(auth.Via(ctx, auth.CarrierNATS, in.Address), in)
 	}
 	m.login.Store(&login)
 }

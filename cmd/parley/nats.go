@@ -69,7 +69,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 		opt.Key = p.clusterSecret.Key("x1 credentials")
 	}
 	if p.node != nil {
-		opt.Owns, opt.Spread = p.node.Owns, p.spreadTo("x1")
+		opt.Owns, opt.Broadcast = p.node.Owns, p.broadcastTo("x1")
 	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate
@@ -81,7 +81,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 	}
 	p.auth.OnRevoked(p.x1.Revoked)
 	p.sessions.Observe(session.Observer{Published: p.x1.Published, Erased: p.x1.Erased, Imported: p.x1.Imported})
-	return endpoint{routes: p.x1.Routes(), as: p.x1.As, hear: p.x1.HeardPresence}, nil
+	return endpoint{routes: p.x1.Routes(), as: p.x1.As, receive: p.x1.ReceivePresence}, nil
 }
 
 // purgeArchive waits until x1's archive has no copy of an erased session, so that the receipt of the erasure is correct.
@@ -207,7 +207,7 @@ func (p *parley) connectNATS(ctx context.Context, l *natsLink) (conn *nats.Conn,
 		opt.Login = func(in bus.Login) bus.Grant {
 			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 			defer cancel()
-			return p.x1.Login(auth.Via(ctx, auth.CarrierNATS, in.Remote), in)
+			return p.x1.Login(auth.Via(ctx, auth.CarrierNATS, in.Address), in)
 		}
 		server, err := bus.Start(ctx, opt)
 		if err != nil {

@@ -69,7 +69,7 @@ type parley struct {
 	conns    *wire.Conns
 	encoders map[string]eventEncoder       // by dialect
 	runs     []func(context.Context) error // of the dialects
-	hear     map[string]func(data []byte)  // by dialect, see heardDialect
+	receive  map[string]func(data []byte)  // by dialect, see receiveForDialect
 	images   *proxy.Images
 	grants   *grant.Service               // grants and shares
 	children *orchestration.Orchestration // child sessions
@@ -90,7 +90,7 @@ type parley struct {
 func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger, m *member) (*parley, error) {
 	p := &parley{
 		member: m, cfg: cfg, auth: a, log: log, audit: cfg.auditLog(), refused: newRefusals(), storeError: make(chan error, 1), x1Subscribed: make(chan struct{}), busStarted: make(chan struct{}),
-		encoders: map[string]eventEncoder{}, hear: map[string]func([]byte){},
+		encoders: map[string]eventEncoder{}, receive: map[string]func([]byte){},
 		conns: &wire.Conns{Panicked: func(v any, stack []byte) {
 			log.Error("a connection failed", "fault", v, "stack", string(stack))
 		}},
@@ -250,8 +250,8 @@ func (p *parley) openServer() error {
 		if e.run != nil {
 			p.runs = append(p.runs, e.run)
 		}
-		if e.hear != nil {
-			p.hear[d.name] = e.hear
+		if e.receive != nil {
+			p.receive[d.name] = e.receive
 		}
 	}
 	p.mount(p.grants.Routes())

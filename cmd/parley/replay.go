@@ -16,13 +16,13 @@ import (
 
 // ReplayCmd serves a recorded session as an agent that needs no model.
 type ReplayCmd struct {
-	remote   `embed:""`
-	Session  string        `arg:"" help:"The recorded session, or a file that export wrote; - is standard input."`
-	As       string        `required:"" help:"Name of the agent that answers with the recording." placeholder:"AGENT"`
-	Speed    float64       `help:"1 is the recorded speed, 10 is ten times as fast, 0 has no pauses." default:"1"`
-	MaxPause time.Duration `help:"Longer pauses are shortened to this." default:"30s"`
-	From     string        `help:"Server that has the session, if it is another one." placeholder:"URL"`
-	Slots    int           `help:"Turns answered at once." default:"16"`
+	serverFlags `embed:""`
+	Session     string        `arg:"" help:"The recorded session, or a file that export wrote; - is standard input."`
+	As          string        `required:"" help:"Name of the agent that answers with the recording." placeholder:"AGENT"`
+	Speed       float64       `help:"1 is the recorded speed, 10 is ten times as fast, 0 has no pauses." default:"1"`
+	MaxPause    time.Duration `help:"Longer pauses are shortened to this." default:"30s"`
+	From        string        `help:"Server that has the session, if it is another one." placeholder:"URL"`
+	Slots       int           `help:"Turns answered at once." default:"16"`
 }
 
 // Run answers turns until ctx ends.
@@ -70,7 +70,7 @@ func (c *ReplayCmd) log(ctx context.Context, std *stdio, cl *client.Client) (log
 	}
 	source = cl
 	if c.From != "" {
-		if source, err = (remote{URL: c.From, Token: c.Token}).connect(3); err != nil {
+		if source, err = (serverFlags{URL: c.From, Token: c.Token}).connect(3); err != nil {
 			return nil, nil, err
 		}
 	}

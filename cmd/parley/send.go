@@ -14,12 +14,12 @@ import (
 
 // SendCmd sends one message.
 type SendCmd struct {
-	remote   `embed:""`
-	Session  string   `arg:"" help:"The session; new creates one."`
-	Text     []string `arg:"" help:"Text of the message; - reads standard input."`
-	Wait     bool     `short:"w" help:"Wait for the answer and print it."`
-	Agent    string   `help:"Agent of a new session."`
-	ClientID string   `help:"Idempotency key: a message with the same key is stored once." placeholder:"KEY"`
+	serverFlags `embed:""`
+	Session     string   `arg:"" help:"The session; new creates one."`
+	Text        []string `arg:"" help:"Text of the message; - reads standard input."`
+	Wait        bool     `short:"w" help:"Wait for the answer and print it."`
+	Agent       string   `help:"Agent of a new session."`
+	ClientID    string   `help:"Idempotency key: a message with the same key is stored once." placeholder:"KEY"`
 }
 
 // Run prints the answer when --wait is set, else the session and the sequence of the message.

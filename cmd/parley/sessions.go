@@ -15,12 +15,12 @@ import (
 
 // SessionsCmd lists sessions, the most recently active first.
 type SessionsCmd struct {
-	remote `embed:""`
-	Status string `help:"Only sessions in this state: idle, running, waiting, completed, failed." enum:"idle,running,waiting,completed,failed," default:""`
-	Agent  string `help:"Only sessions of this agent."`
-	Query  string `short:"q" help:"Only sessions with these words in title, summary or id."`
-	Limit  int    `short:"n" help:"Most sessions to list; 0 lists all." default:"50"`
-	JSON   bool   `help:"One JSON object per line."`
+	serverFlags `embed:""`
+	Status      string `help:"Only sessions in this state: idle, running, waiting, completed, failed." enum:"idle,running,waiting,completed,failed," default:""`
+	Agent       string `help:"Only sessions of this agent."`
+	Query       string `short:"q" help:"Only sessions with these words in title, summary or id."`
+	Limit       int    `short:"n" help:"Most sessions to list; 0 lists all." default:"50"`
+	JSON        bool   `help:"One JSON object per line."`
 }
 
 // Run prints a table, or lines of JSON.

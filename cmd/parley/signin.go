@@ -22,7 +22,7 @@ const signInPrefix = "sys-sign-ins-"
 const (
 	day         = 24 * time.Hour
 	signInAhead = 2   // days in which links and cookies of today can end; they are valid for 12 hours at most
-	signInOld   = 365 // days of which sessions are erased that an earlier time has left
+	signInOld   = 365 // days back for which sessions are erased, if the server was not running when they ended
 )
 
 // signInLog returns the session for links and cookies that end at a time.

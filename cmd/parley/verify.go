@@ -15,9 +15,9 @@ import (
 
 // VerifyCmd checks a store for damage.
 type VerifyCmd struct {
-	remote `embed:""`
-	Data   string `help:"Data folder of a stopped server, read without changing it. Without it, the running server checks its store." placeholder:"DIR"`
-	Accept bool   `help:"Accept the loss of what is missing in the store of --data, so that a server starts with it again. Keep a copy of the folder first."`
+	serverFlags `embed:""`
+	Data        string `help:"Data folder of a stopped server, read without changing it. Without it, the running server checks its store." placeholder:"DIR"`
+	Accept      bool   `help:"Accept the loss of what is missing in the store of --data, so that a server starts with it again. Keep a copy of the folder first."`
 }
 
 // Run prints one line per problem, then a summary.

@@ -13,11 +13,11 @@ import (
 
 // WatchCmd follows a session.
 type WatchCmd struct {
-	remote  `embed:""`
-	Session string `arg:"" help:"The session."`
-	After   string `help:"Start after this sequence or cursor; 0 is the first event. Without it, only new events are printed." placeholder:"CURSOR"`
-	JSON    bool   `help:"One JSON object per line: events as they are stored, and previews."`
-	Until   bool   `help:"End when all events are printed and no turn is running." name:"until-idle"`
+	serverFlags `embed:""`
+	Session     string `arg:"" help:"The session."`
+	After       string `help:"Start after this sequence or cursor; 0 is the first event. Without it, only new events are printed." placeholder:"CURSOR"`
+	JSON        bool   `help:"One JSON object per line: events as they are stored, and previews."`
+	Until       bool   `help:"End when all events are printed and no turn is running." name:"until-idle"`
 }
 
 // Run prints events until it is interrupted or the session is erased.

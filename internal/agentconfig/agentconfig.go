@@ -13,8 +13,8 @@ import (
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/internal/agents/demo"
+	"github.com/parley-hq/parley/internal/agents/httpagent"
 	"github.com/parley-hq/parley/internal/agents/model"
-	"github.com/parley-hq/parley/internal/agents/remote"
 	"github.com/parley-hq/parley/internal/config"
 )
 
@@ -33,12 +33,12 @@ type Env struct {
 
 // kinds maps the kinds of agents to their constructors.
 var kinds = map[string]func(*config.Agent, *Env) (agent.Agent, error){
-	"demo":        newDemo,
-	"model":       newModel,
-	remote.OpenAI: newRemote,
-	remote.NDJSON: newRemote,
-	remote.NeMo:   newRemote,
-	remote.AGUI:   newRemote,
+	"demo":           newDemo,
+	"model":          newModel,
+	httpagent.OpenAI: newHTTPAgent,
+	httpagent.NDJSON: newHTTPAgent,
+	httpagent.NeMo:   newHTTPAgent,
+	httpagent.AGUI:   newHTTPAgent,
 }
 
 // New constructs the agent of an entry. Depending on the kind, the agent has more methods than [agent.Agent]; package

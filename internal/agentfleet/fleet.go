@@ -29,7 +29,7 @@ type Registry interface {
 // Options are what a fleet needs.
 type Options struct {
 	Registry   Registry
-	New        func(*config.Agent) (agent.Agent, error) // constructs the agent of an entry
+	New        func(*config.Agent) (agent.Agent, error) // constructs an agent from its settings
 	Load       func(path string) (*config.File, error)  // reads a configuration file
 	Default    string                                   // the default agent; "" means that of the file
 	SetDefault func(name string)                        // sets the agent of sessions that name none
@@ -42,13 +42,13 @@ type Fleet struct {
 	opt     Options
 	closing sync.WaitGroup // replaced agents whose last turn has not ended
 
-	mu    sync.Mutex
-	slots map[string]*slot
-	file  *config.File // nil without a configuration file
+	mu      sync.Mutex
+	entries map[string]*entry
+	file    *config.File // nil without a configuration file
 }
 
 // New returns a fleet without agents.
-func New(opt Options) *Fleet { return &Fleet{opt: opt, slots: map[string]*slot{}} }
+func New(opt Options) *Fleet { return &Fleet{opt: opt, entries: map[string]*entry{}} }
 
 // Start registers the agents of a file, or only the demo agent when file is nil.
 func (f *Fleet) Start(file *config.File) error {
@@ -62,22 +62,22 @@ func (f *Fleet) Start(file *config.File) error {
 }
 
 // apply replaces the agents by those of a file. When one of them cannot be constructed, nothing changes. An agent whose
-// entry did not change is kept.
+// settings did not change is kept.
 func (f *Fleet) apply(file *config.File) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	built := map[string]agent.Agent{}
 	var errs []error
-	for _, entry := range file.Agents {
-		if s := f.slots[entry.Name]; s != nil && s.source == entry.Source() {
+	for _, c := range file.Agents {
+		if e := f.entries[c.Name]; e != nil && e.source == c.Source() {
 			continue
 		}
-		a, err := f.opt.New(entry)
+		a, err := f.opt.New(c)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		built[entry.Name] = a
+		built[c.Name] = a
 	}
 	if err := errors.Join(errs...); err != nil {
 		for _, a := range built {
@@ -85,24 +85,24 @@ func (f *Fleet) apply(file *config.File) error {
 		}
 		return err
 	}
-	for name, s := range f.slots {
+	for name, e := range f.entries {
 		if !slices.ContainsFunc(file.Agents, func(a *config.Agent) bool { return a.Name == name }) {
 			f.opt.Registry.Remove(name)
-			f.retire(s.replace(nil))
-			delete(f.slots, name)
+			f.retire(e.replace(nil))
+			delete(f.entries, name)
 		}
 	}
-	for _, entry := range file.Agents {
-		s := f.slots[entry.Name]
-		if s == nil {
-			s = &slot{}
-			f.slots[entry.Name] = s
+	for _, c := range file.Agents {
+		e := f.entries[c.Name]
+		if e == nil {
+			e = &entry{}
+			f.entries[c.Name] = e
 		}
-		if a := built[entry.Name]; a != nil {
-			f.retire(s.replace(a))
-			s.source = entry.Source()
+		if a := built[c.Name]; a != nil {
+			f.retire(e.replace(a))
+			e.source = c.Source()
 		}
-		f.opt.Registry.Add(agent.Info{Name: entry.Name, Kind: entry.Kind, Description: entry.Description, Starters: entry.Starters, Commands: entry.Commands}, s)
+		f.opt.Registry.Add(agent.Info{Name: c.Name, Kind: c.Kind, Description: c.Description, Starters: c.Starters, Commands: c.Commands}, e)
 	}
 	f.file = file
 	return nil
@@ -116,7 +116,7 @@ func (f *Fleet) setDefault() {
 	if f.file != nil {
 		name = cmp.Or(name, f.file.Default())
 	}
-	if f.slots[demo.Info.Name] == nil {
+	if f.entries[demo.Info.Name] == nil {
 		if f.file == nil || f.file.Demo || len(f.file.Agents) == 0 {
 			f.opt.Registry.Add(demo.Info, demo.Agent{})
 		} else {
@@ -192,7 +192,7 @@ func (f *Fleet) Run(ctx context.Context, reload <-chan struct{}) {
 func (f *Fleet) names() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Join(slices.Sorted(maps.Keys(f.slots)), ", ")
+	return strings.Join(slices.Sorted(maps.Keys(f.entries)), ", ")
 }
 
 // healthInterval is the time between two health checks.
@@ -218,13 +218,13 @@ func (f *Fleet) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	f.mu.Lock()
-	slots := maps.Clone(f.slots)
+	entries := maps.Clone(f.entries)
 	f.mu.Unlock()
 	var wg sync.WaitGroup
-	for name, s := range slots {
+	for name, e := range entries {
 		wg.Go(func() {
-			before := s.Health()
-			err := s.probe(ctx)
+			before := e.Health()
+			err := e.probe(ctx)
 			if err != nil && !errors.Is(ctx.Err(), context.Canceled) && (before == nil || before.Error() != err.Error()) {
 				f.opt.Logger.Warn("the agent's health check failed", "agent", name, "err", err.Error())
 			}
@@ -236,8 +236,8 @@ func (f *Fleet) probe(ctx context.Context) {
 // Close closes all agents and returns when their last turns have ended.
 func (f *Fleet) Close() {
 	f.mu.Lock()
-	for _, s := range f.slots {
-		f.retire(s.replace(nil))
+	for _, e := range f.entries {
+		f.retire(e.replace(nil))
 	}
 	f.mu.Unlock()
 	f.closing.Wait()

@@ -68,16 +68,16 @@ func TestReloadAddsRemovesReplacesAndKeepsAgents(t *testing.T) {
 	}
 	const b = "{name: b, kind: model, model: m, endpoint: 'http://127.0.0.1:1'}"
 	check("agents: [{name: a, kind: demo}, "+b+"]\ndemo: false", "a* b")
-	kept := fx.slots["b"].current
+	kept := fx.entries["b"].current
 	check("agents: ["+b+", {name: c, kind: demo}]\ndemo: true", "b* c demo")
-	if fx.slots["b"].current != kept {
-		t.Error("an agent whose entry did not change was replaced")
+	if fx.entries["b"].current != kept {
+		t.Error("an agent whose settings did not change was replaced")
 	}
 	check("agents: [{name: b, kind: model, model: other, endpoint: 'http://127.0.0.1:1'}]\ndemo: false", "b*")
-	if fx.slots["b"].current == kept {
-		t.Error("an agent whose entry changed was kept")
+	if fx.entries["b"].current == kept {
+		t.Error("an agent whose settings changed was kept")
 	}
-	if err := fx.start("agents: [{name: c, kind: demo}, {name: b, kind: robot}]"); err == nil || fx.agents() != "b*" || fx.slots["b"].current == nil {
+	if err := fx.start("agents: [{name: c, kind: demo}, {name: b, kind: robot}]"); err == nil || fx.agents() != "b*" || fx.entries["b"].current == nil {
 		t.Errorf("a file with an error changed the agents to %q, %v", fx.agents(), err)
 	}
 	check("agents: []", "demo*")
@@ -112,7 +112,7 @@ func TestReloadDoesNotWaitForAHealthCheck(t *testing.T) {
 		fx := newFixture(t)
 		fx.opt.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 		fx.file = &config.File{Path: path} // which does not exist
-		fx.slots["blocked"] = &slot{current: &instance{Agent: blockedProbe{}}}
+		fx.entries["blocked"] = &entry{current: &instance{Agent: blockedProbe{}}}
 		ctx, end := context.WithCancel(t.Context())
 		reload, ended := make(chan struct{}, 1), make(chan struct{})
 		go func() {

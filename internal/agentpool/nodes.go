@@ -13,7 +13,7 @@ import (
 // In a cluster the owner of a session runs its turns, and a worker is connected to one of the nodes. Every node tells the others
 // which workers it has ([sentWorkers]). The owner adds them to its groups as registrations with a [remoteWorker] and gives them
 // turns; the node of the worker may refuse a turn when the slots are used by then (remote.go). The worker's node keeps the turn as
-// a [remoteTurn] (home.go).
+// a [remoteTurn] (workernode.go).
 //
 // The slots of a worker are counted by its node alone, so owners that give turns at the same time do not exceed them.
 

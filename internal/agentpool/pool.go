@@ -60,13 +60,13 @@ type job struct {
 	done    chan error
 
 	// Guarded by Pool.mu.
-	holder   *registration // nil: the job waits
-	orphaned bool          // its worker is disconnected and may return
-	given    bool          // it was orphaned before it was given to holder
-	moving   bool          // a new attempt begins; no worker can get the job meanwhile
-	since    time.Time     // when it lost its worker
+	holder            *registration // nil: the job waits
+	awaitingReconnect bool          // its worker is disconnected and may return
+	given             bool          // awaitingReconnect before it was given to holder
+	moving            bool          // a new attempt begins; no worker can get the job meanwhile
+	since             time.Time     // when it lost its worker
 
-	restarted bool // it is orphaned because the server was restarted
+	restarted bool // awaitingReconnect is set because the server was restarted
 }
 
 // NewPool returns an empty pool.
@@ -126,7 +126,7 @@ func (p *Pool) room(r *registration) int {
 // assign gives waiting turns to workers with free slots, the least busy first. The caller holds mu.
 func (p *Pool) assign(g *workerGroup) {
 	for _, j := range g.jobs {
-		if j.holder != nil || j.orphaned || j.moving {
+		if j.holder != nil || j.awaitingReconnect || j.moving {
 			continue
 		}
 		var best *registration
@@ -147,7 +147,7 @@ func (p *Pool) assign(g *workerGroup) {
 
 // give gives a turn to a worker. The caller holds mu.
 func (p *Pool) give(j *job, w *registration) {
-	j.holder, j.given, j.orphaned = w, j.orphaned, false
+	j.holder, j.given, j.awaitingReconnect = w, j.awaitingReconnect, false
 	w.held++
 	w.removeClaim(j.turn.id)
 	delete(w.turns, j.turn.id) // this node has taken it over
@@ -183,7 +183,7 @@ func (p *Pool) wake(name string) {
 // answer gives a turn to workers until it has ended. While no worker has it, taken reports whether an agent in the process
 // has the name; then answer returns errTaken.
 func (p *Pool) answer(ctx context.Context, k groupKey, t *turn, taken func() bool) error {
-	j := &job{turn: t, changed: make(chan struct{}, 1), done: make(chan error, 1), orphaned: t.resumed(), restarted: t.resumed(), since: time.Now()}
+	j := &job{turn: t, changed: make(chan struct{}, 1), done: make(chan error, 1), awaitingReconnect: t.resumed(), restarted: t.resumed(), since: time.Now()}
 	p.mu.Lock()
 	g := p.group(k)
 	g.jobs, g.byTurn[t.id] = append(g.jobs, j), j
@@ -239,7 +239,7 @@ func (p *Pool) claim(j *job) bool {
 
 // handOver leaves a turn to an agent in the process. If a worker had begun the turn, this is a new attempt.
 func (p *Pool) handOver(ctx context.Context, j *job) error {
-	if j.orphaned {
+	if j.awaitingReconnect {
 		if err := j.turn.nextAttempt(ctx, "its agent was replaced", !j.restarted); err != nil {
 			return err
 		}
@@ -277,7 +277,7 @@ func (p *Pool) wait(others bool, j *job) time.Duration {
 	switch {
 	case j.holder != nil:
 		return p.opt.Lease
-	case j.orphaned && others:
+	case j.awaitingReconnect && others:
 		return p.opt.Grace - time.Since(j.since)
 	}
 	return p.opt.Lease - time.Since(j.since)
@@ -291,10 +291,10 @@ func (p *Pool) expired(ctx context.Context, k groupKey, j *job) (again time.Dura
 	case left > 0:
 		p.mu.Unlock()
 		return left, nil
-	case !j.orphaned && others:
+	case !j.awaitingReconnect && others:
 		p.mu.Unlock()
 		return p.opt.Lease, nil // all workers are busy
-	case !j.orphaned:
+	case !j.awaitingReconnect:
 		p.mu.Unlock()
 		return 0, agent.Failf(agent.CodeNoWorker, chat.Unavailable, "no worker of agent %q connected within %s; start one, or choose another agent", k.name, p.opt.Lease)
 	case !others:
@@ -307,7 +307,7 @@ func (p *Pool) expired(ctx context.Context, k groupKey, j *job) (again time.Dura
 	err = j.turn.nextAttempt(ctx, "its worker did not come back", crash)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	j.moving, j.orphaned, j.restarted, j.since = false, false, false, time.Now()
+	j.moving, j.awaitingReconnect, j.restarted, j.since = false, false, false, time.Now()
 	if err == nil {
 		p.assign(p.group(k))
 	}
@@ -325,7 +325,7 @@ func (p *Pool) stop(ctx context.Context, j *job) error {
 	var notified *registration
 	for {
 		p.mu.Lock()
-		w, begun := j.holder, j.holder != nil || j.orphaned
+		w, begun := j.holder, j.holder != nil || j.awaitingReconnect
 		if w != nil && w != notified {
 			w.worker.Stop(j.turn.id)
 		}

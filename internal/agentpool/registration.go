@@ -64,7 +64,7 @@ func (p *Pool) Join(workspace, name string, w core.Worker, slots int, holding []
 // joined is called after a worker was added to the group.
 func (g *workerGroup) joined() {
 	for _, j := range g.jobs {
-		if j.holder == nil && !j.moving && j.orphaned {
+		if j.holder == nil && !j.moving && j.awaitingReconnect {
 			if j.restarted && len(g.workers) == 1 {
 				j.since = time.Now() // its own worker reconnects about now too
 			}
@@ -104,7 +104,7 @@ func (p *Pool) leave(r *registration) {
 		if j.holder != r {
 			continue
 		}
-		j.holder, j.orphaned, j.restarted, j.since = nil, true, false, time.Now()
+		j.holder, j.awaitingReconnect, j.restarted, j.since = nil, true, false, time.Now()
 		j.turn.in.Follow(nil)
 		if back := g.claimant(j.turn.id); back != nil {
 			p.give(j, back)

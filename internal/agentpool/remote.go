@@ -202,7 +202,7 @@ func (p *Pool) refused(w *remoteWorker, m *turnMessage) {
 	g := p.group(r.key)
 	if j := g.byTurn[m.Turn.Turn]; j != nil && j.holder == r {
 		j.holder = nil
-		j.orphaned = j.given // its worker may return
+		j.awaitingReconnect = j.given // its worker may return
 		r.held--
 		j.turn.in.Follow(nil)
 		j.notify()

@@ -16,13 +16,13 @@ import (
 
 // The events that this package adds, and the one that it counts.
 const (
-	Dropped       = "entries_dropped" // count: entries that were not stored because too many came at once
-	MonthErased   = "audit_erased"    // the retention of a month has passed
-	SignInRefused = "sign_in_refused"
+	dropped       = "entries_dropped" // count: entries that were not stored because too many came at once
+	monthErased   = "audit_erased"    // the retention of a month has passed
+	signInRefused = "sign_in_refused"
 )
 
-// Workspace is where the sessions of the log are. No token has it.
-const Workspace = "parley.audit"
+// workspace is where the sessions of the log are. No token has it.
+const workspace = "parley.audit"
 
 // prefix begins the ids of the sessions; the month follows.
 const prefix = "sys-audit-"
@@ -154,7 +154,7 @@ func (l *Log) gather(entries ...chat.AuditEntry) []chat.AuditEntry {
 		break
 	}
 	if n := l.dropped.Swap(0); n > 0 {
-		e := entryOf(Dropped, chat.Caller{}, nil)
+		e := entryOf(dropped, chat.Caller{}, nil)
 		e.At, e.Count, e.Workspace = chat.AtOf(l.opt.Now()), int(n), ""
 		entries = append(entries, e)
 	}
@@ -164,7 +164,7 @@ func (l *Log) gather(entries ...chat.AuditEntry) []chat.AuditEntry {
 // caller writes and reads the sessions of the log.
 func caller() chat.Caller {
 	c := chat.Trusted
-	c.Workspace = Workspace
+	c.Workspace = workspace
 	return c
 }
 
@@ -240,7 +240,7 @@ func (w *writer) prune(ctx context.Context) {
 			w.logger.Warn("an old month of the audit log could not be erased; trying again later", "session", id, "err", err)
 			continue
 		}
-		w.log.Report(MonthErased, chat.Trusted, map[string]any{"session_id": string(id), "workspace": ""})
+		w.log.Report(monthErased, chat.Trusted, map[string]any{"session_id": string(id), "workspace": ""})
 	}
 }
 

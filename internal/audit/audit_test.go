@@ -162,14 +162,14 @@ func TestRepeatedEntriesAreCounted(t *testing.T) {
 		if i%2 == 1 {
 			address = fmt.Sprint("2001:db8::", i%1000)
 		}
-		w.Report(SignInRefused, chat.Caller{}, map[string]any{"address": address, "reason": fmt.Sprint("attempt ", i)})
+		w.Report(signInRefused, chat.Caller{}, map[string]any{"address": address, "reason": fmt.Sprint("attempt ", i)})
 		w.now = w.now.Add(time.Millisecond)
 	}
 	w.stored()
 	page := w.list(everywhere(), chat.AuditQuery{Limit: 1000})
 	count, one := 0, 0
 	for _, e := range page.Entries {
-		if e.Event != SignInRefused || e.Outcome != string(chat.Unauthenticated) {
+		if e.Event != signInRefused || e.Outcome != string(chat.Unauthenticated) {
 			t.Fatalf("%+v", e)
 		}
 		count += max(e.Count, 1)
@@ -205,7 +205,7 @@ func TestOverflowIsRecorded(t *testing.T) {
 	w.stored()
 	page := w.list(everywhere(), chat.AuditQuery{})
 	last := page.Entries[len(page.Entries)-1]
-	if len(page.Entries) != 5 || last.Event != Dropped || last.Count != 96 {
+	if len(page.Entries) != 5 || last.Event != dropped || last.Count != 96 {
 		t.Errorf("%+v", page.Entries)
 	}
 }

@@ -24,7 +24,7 @@ func entryOf(event string, c chat.Caller, details map[string]any) chat.AuditEntr
 			e.Workspace = c.In()
 		}
 	}
-	if event == SignInRefused {
+	if event == signInRefused {
 		e.Outcome = string(chat.Unauthenticated)
 	}
 	for name, v := range details {

@@ -38,11 +38,11 @@ func (r *repeats) add(e chat.AuditEntry) []chat.AuditEntry {
 	known := r.counted[key]
 	switch {
 	case known != nil:
-	case e.Event == SignInRefused && r.addresses == maxAddresses:
+	case e.Event == signInRefused && r.addresses == maxAddresses:
 		e.Address, e.Details = "", map[string]any{"addresses": others}
 		key = keyOf(&e)
 		known = r.counted[key]
-	case e.Event == SignInRefused:
+	case e.Event == signInRefused:
 		r.addresses++
 	case len(r.counted) >= maxKinds:
 		return append(due, e)
@@ -62,7 +62,7 @@ func (r *repeats) add(e chat.AuditEntry) []chat.AuditEntry {
 func keyOf(e *chat.AuditEntry) string {
 	same := *e
 	same.At, same.Count = 0, 0
-	if e.Event == SignInRefused {
+	if e.Event == signInRefused {
 		same.Details = nil
 	}
 	b, _ := json.Marshal(&same) // texts, numbers and lists of texts

@@ -103,7 +103,7 @@ func (a *Auth) Identify(r *http.Request, query bool) (context.Context, chat.Call
 	c, err := a.caller(r, query)
 	v := requestInfo{caller: c, err: err, decided: true, carrier: CarrierFrame}
 	if !a.open {
-		v.remote = a.Remote(r)
+		v.address = a.ClientAddress(r)
 	}
 	return context.WithValue(r.Context(), requestKey{}, v), c, err
 }
@@ -119,7 +119,7 @@ func (a *Auth) caller(r *http.Request, query bool) (chat.Caller, error) {
 	if err != nil {
 		return chat.Caller{}, err
 	}
-	return a.authenticate(r.Context(), carrier, a.Remote(r), secret)
+	return a.authenticate(r.Context(), carrier, a.ClientAddress(r), secret)
 }
 
 // carried returns the credential of a request and what carried it.
@@ -154,15 +154,15 @@ func (a *Auth) Authenticate(ctx context.Context, token string) (chat.Caller, err
 		return Local, nil
 	}
 	v := requestOf(ctx)
-	return a.authenticate(ctx, cmp.Or(v.carrier, CarrierFrame), v.remote, token)
+	return a.authenticate(ctx, cmp.Or(v.carrier, CarrierFrame), v.address, token)
 }
 
 // authenticate turns a credential into a caller, whatever carried it. Wrong ones are
 // counted for the address.
-func (a *Auth) authenticate(ctx context.Context, carrier Carrier, remote, secret string) (chat.Caller, error) {
+func (a *Auth) authenticate(ctx context.Context, carrier Carrier, address, secret string) (chat.Caller, error) {
 	c, err := a.resolve(ctx, carrier, secret)
 	if err != nil {
-		return chat.Caller{}, a.refused(ctx, carrier, remote, err)
+		return chat.Caller{}, a.refused(ctx, carrier, address, err)
 	}
 	return c, nil
 }
@@ -198,7 +198,7 @@ type requestInfo struct {
 	err     error
 	decided bool // caller or err is set
 	carrier Carrier
-	remote  string
+	address string
 }
 
 type requestKey struct{}
@@ -214,14 +214,14 @@ func From(ctx context.Context) (chat.Caller, bool) {
 	return v.caller, v.decided && v.err == nil
 }
 
-// RemoteOf returns the address that a request came from; "" when it is unknown, and in
+// ClientAddressOf returns the address that a request came from; "" when it is unknown, and in
 // open mode.
-func RemoteOf(ctx context.Context) string { return requestOf(ctx).remote }
+func ClientAddressOf(ctx context.Context) string { return requestOf(ctx).address }
 
 // Via returns a context that contains, for [Auth.Authenticate], what carries a
 // credential and the address that it comes from.
-func Via(ctx context.Context, carrier Carrier, remote string) context.Context {
+func Via(ctx context.Context, carrier Carrier, address string) context.Context {
 	v := requestOf(ctx)
-	v.carrier, v.remote = carrier, host(remote)
+	v.carrier, v.address = carrier, host(address)
 	return context.WithValue(ctx, requestKey{}, v)
 }

@@ -74,22 +74,22 @@ func (a *Auth) Failures(c Carrier) uint64 { return a.failures.counts[c].Load() }
 // for NATS. The context contains where it came from: see [Via].
 func (a *Auth) Refused(ctx context.Context, err error) error {
 	v := requestOf(ctx)
-	return a.refused(ctx, cmp.Or(v.carrier, CarrierFrame), v.remote, err)
+	return a.refused(ctx, cmp.Or(v.carrier, CarrierFrame), v.address, err)
 }
 
 // refused counts a credential that was refused with err, and returns the error to
 // answer with: slow_down when too many came from the address. Expired credentials and
 // cookies are not limited: the first were valid, the second cannot be guessed, and
 // their clients must be able to see that they have to sign in again.
-func (a *Auth) refused(ctx context.Context, carrier Carrier, remote string, err error) error {
+func (a *Auth) refused(ctx context.Context, carrier Carrier, address string, err error) error {
 	if chat.CodeOf(err) != chat.Unauthenticated {
 		return err
 	}
 	a.failures.counts[carrier].Add(1)
-	wait, tell := a.failures.add(remote)
+	wait, tell := a.failures.add(address)
 	if tell > 0 {
-		a.opt.Logger.WarnContext(ctx, "sign-ins were refused", "address", remote, "carrier", carrier, "refused", tell, "err", chat.Public(err).Msg)
-		a.Report(SignInRefused, chat.Caller{}, map[string]any{"address": remote, "carrier": string(carrier), "refused": tell, "reason": chat.Public(err).Msg})
+		a.opt.Logger.WarnContext(ctx, "sign-ins were refused", "address", address, "carrier", carrier, "refused", tell, "err", chat.Public(err).Msg)
+		a.Report(SignInRefused, chat.Caller{}, map[string]any{"address": address, "carrier": string(carrier), "refused": tell, "reason": chat.Public(err).Msg})
 	}
 	if wait <= 0 || carrier == CarrierCookie || wasValid(err) {
 		return err
@@ -101,17 +101,17 @@ func (a *Auth) refused(ctx context.Context, carrier Carrier, remote string, err 
 
 // add counts a failure of an address. It returns how long to wait before the
 // next one, and how many failures to log now, 0 for none.
-func (f *failures) add(remote string) (wait time.Duration, tell int) {
+func (f *failures) add(from string) (wait time.Duration, tell int) {
 	now := f.now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	o := f.addresses[remote]
+	o := f.addresses[from]
 	if o == nil {
 		evict(f.addresses, maxAddresses, func(old *address) bool {
 			return old.bucket.TokensAt(now) >= failureBurst && now.Sub(old.logged) >= failureLog
 		})
 		o = &address{bucket: rate.NewLimiter(failureRate, failureBurst)}
-		f.addresses[remote] = o
+		f.addresses[from] = o
 	}
 	o.count++
 	if o.logged.IsZero() || now.Sub(o.logged) >= failureLog {
@@ -124,9 +124,9 @@ func (f *failures) add(remote string) (wait time.Duration, tell int) {
 	return wait, tell
 }
 
-// Remote returns the address that a request comes from. Behind a trusted proxy it is
+// ClientAddress returns the address that a request comes from. Behind a trusted proxy it is
 // the one that the proxy added last. IPv6 addresses of one /64 are one address.
-func (a *Auth) Remote(r *http.Request) string {
+func (a *Auth) ClientAddress(r *http.Request) string {
 	if a.opt.TrustedProxy {
 		if all := r.Header.Values("X-Forwarded-For"); len(all) > 0 {
 			list := strings.Split(all[len(all)-1], ",")

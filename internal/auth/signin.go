@@ -190,7 +190,7 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 		ok = ok && a.Check(c) == nil
 		if !ok && !a.Open() {
 			err := chat.Errorf(chat.Unauthenticated, "this sign-in link was used before or is older than ten minutes: `parley serve` prints a new one when it starts")
-			fail(w, r, a.refused(r.Context(), CarrierLink, a.Remote(r), err))
+			fail(w, r, a.refused(r.Context(), CarrierLink, a.ClientAddress(r), err))
 			return
 		}
 		if ok && !a.Open() {
@@ -241,7 +241,7 @@ func (a *Auth) setCookie(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 		Name: CookieName, Value: key, Path: "/", Expires: c.Expires,
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: a.secure(r),
 	})
-	a.Report(SignedIn, c, map[string]any{"by": string(by), "address": a.Remote(r)})
+	a.Report(SignedIn, c, map[string]any{"by": string(by), "address": a.ClientAddress(r)})
 }
 
 // secure reports whether the browser uses https.

@@ -44,7 +44,7 @@ type Pair struct{ From, To string }
 // Login is what a client sends when it connects.
 type Login struct {
 	User, Password, Token string
-	Remote                string // its address
+	Address               string // of the client
 }
 
 // Grant is the answer to a Login; the zero value refuses it.

@@ -264,7 +264,7 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	}
 	in := Login{User: o.Username, Password: o.Password, Token: o.Token}
 	if a := c.RemoteAddress(); a != nil {
-		in.Remote = a.String()
+		in.Address = a.String()
 	}
 	g := d.opt.Login(in)
 	if !g.OK || g.Name == internalUser {

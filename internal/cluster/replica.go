@@ -115,7 +115,7 @@ type Replica struct {
 	wake     chan struct{} // something was submitted or heard
 	handover chan *handover
 	quieting chan *quiet
-	appended chan *flight
+	appended chan *pendingFrame
 	ended    chan struct{} // closed when Run has ended
 
 	mu        sync.Mutex
@@ -129,15 +129,15 @@ type Replica struct {
 	advanced  chan struct{} // closed when status changes
 
 	// Only Run uses the rest.
-	ctx     context.Context
-	tasks   sync.WaitGroup
-	part    *Partition
-	pending map[Ticket]submission
-	flight  *flight
-	failed  int // appends in a row
-	leaving *handover
-	quiet   *quiet // nil while records are sent
-	ticked  time.Time
+	ctx          context.Context
+	tasks        sync.WaitGroup
+	part         *Partition
+	pending      map[Ticket]submission
+	pendingFrame *pendingFrame
+	failed       int // appends in a row
+	leaving      *handover
+	quiet        *quiet // nil while records are sent
+	ticked       time.Time
 
 	expected int         // records that the next frame will have if all whose records were applied submit another one
 	until    time.Time   // how long the next frame waits for them
@@ -165,8 +165,8 @@ type quiet struct {
 	ended chan struct{} // closed by the caller
 }
 
-// flight is a frame that this process wants in the log.
-type flight struct {
+// pendingFrame is a frame that this process wants in the log.
+type pendingFrame struct {
 	frame  *Frame
 	begun  time.Time
 	cancel context.CancelFunc
@@ -193,7 +193,7 @@ func NewReplica(opt ReplicaOptions) *Replica {
 	}
 	return &Replica{
 		opt: opt, log: opt.Logger.With("partition", opt.Partition),
-		wake: make(chan struct{}, 1), handover: make(chan *handover), quieting: make(chan *quiet), appended: make(chan *flight), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), handover: make(chan *handover), quieting: make(chan *quiet), appended: make(chan *pendingFrame), ended: make(chan struct{}),
 		peers: map[string]Heartbeat{}, status: Status{Copy: opt.Copy}, advanced: make(chan struct{}),
 		part:    newPartition(opt.Cluster, uint16(opt.Partition), opt.Node, opt.Process, opt.Copy),
 		pending: map[Ticket]submission{},

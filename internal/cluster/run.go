@@ -32,7 +32,7 @@ func (r *Replica) run(ctx context.Context) error {
 	r.batch = time.NewTimer(time.Hour)
 	defer r.batch.Stop()
 	for {
-		if f := r.flight; f != nil && !f.again.IsZero() {
+		if f := r.pendingFrame; f != nil && !f.again.IsZero() {
 			again.Reset(time.Until(f.again))
 		} else {
 			again.Stop()
@@ -97,8 +97,8 @@ func (r *Replica) tail(ctx context.Context, entries chan<- Entry) error {
 
 // parse returns the frame of an entry. If it is the one that this process has sent, its records have Decoded.
 func (r *Replica) parse(e Entry) (*Frame, error) {
-	if r.flight != nil && bytes.Equal(r.flight.frame.Encoded(), e.Frame) {
-		return r.flight.frame, nil
+	if r.pendingFrame != nil && bytes.Equal(r.pendingFrame.frame.Encoded(), e.Frame) {
+		return r.pendingFrame.frame, nil
 	}
 	return ParseFrame(e.Frame)
 }
@@ -118,8 +118,8 @@ func (r *Replica) take(e Entry) error {
 		return fmt.Errorf("%w: position %d has frame %d of epoch %d, the copy is at %s", ErrDamaged, e.Pos, f.Number, f.Epoch, before)
 	}
 	var took time.Duration // for the log to store a frame of this process
-	if r.flight != nil && len(o.Applied) > 0 {
-		took = time.Since(r.flight.begun)
+	if r.pendingFrame != nil && len(o.Applied) > 0 {
+		took = time.Since(r.pendingFrame.begun)
 		r.opt.Meter.Stored(took)
 	}
 	r.settle()
@@ -191,7 +191,7 @@ func (r *Replica) quietEnded() <-chan struct{} {
 
 // tellQuiet begins a time without frames when none is on its way.
 func (r *Replica) tellQuiet() {
-	if q := r.quiet; q != nil && !q.told && r.part.Sent() == nil && r.flight == nil {
+	if q := r.quiet; q != nil && !q.told && r.part.Sent() == nil && r.pendingFrame == nil {
 		q.told, q.pos = true, r.part.Copy().Pos
 		q.began <- nil
 	}
@@ -256,11 +256,11 @@ func (r *Replica) tick() {
 	r.beat()
 	if h := r.leaving; h != nil && h.ctx.Err() != nil {
 		r.leaving = nil
-		if r.flight != nil && r.flight.frame.Number == 0 {
+		if r.pendingFrame != nil && r.pendingFrame.frame.Number == 0 {
 			r.drop()
 		}
 	}
-	if r.part.Owns() || r.flight != nil || r.opt.MayOwn != nil && !r.opt.MayOwn() || r.behind() {
+	if r.part.Owns() || r.pendingFrame != nil || r.opt.MayOwn != nil && !r.opt.MayOwn() || r.behind() {
 		return
 	}
 	if r.silence() > r.opt.Takeover+time.Duration(r.opt.Rank)*r.opt.Takeover/2 {
@@ -308,14 +308,14 @@ func (r *Replica) behind() bool {
 
 // withdraw ends an own claim if the owner was heard. The log may still get the claim; that is harmless.
 func (r *Replica) withdraw() {
-	if f := r.flight; f != nil && f.frame.Number == 0 && !r.part.Owns() && r.silence() < r.opt.Heartbeat {
+	if f := r.pendingFrame; f != nil && f.frame.Number == 0 && !r.part.Owns() && r.silence() < r.opt.Heartbeat {
 		r.drop()
 	}
 }
 
 // handOver sends the claim of a handover when no records are on their way.
 func (r *Replica) handOver() {
-	if h := r.leaving; h != nil && r.part.Owns() && r.part.Sent() == nil && r.part.Waiting() == 0 && r.flight == nil {
+	if h := r.leaving; h != nil && r.part.Owns() && r.part.Sent() == nil && r.part.Waiting() == 0 && r.pendingFrame == nil {
 		r.send(r.part.HandOver(h.to.Node, h.to.Process))
 	}
 }

@@ -49,7 +49,7 @@ func (r *Replica) send(f *Frame) {
 	r.drop()
 	r.failed = 0
 	now := time.Now()
-	r.flight = &flight{frame: f, begun: now}
+	r.pendingFrame = &pendingFrame{frame: f, begun: now}
 	for _, t := range r.part.inSent {
 		if f.Number > 0 {
 			r.opt.Meter.Queued(now.Sub(r.pending[t].at))
@@ -60,7 +60,7 @@ func (r *Replica) send(f *Frame) {
 
 // resend appends the frame on its way once more.
 func (r *Replica) resend() {
-	f := r.flight
+	f := r.pendingFrame
 	if f == nil {
 		return
 	}
@@ -84,8 +84,8 @@ func (r *Replica) resend() {
 }
 
 // answered takes the result of an append. Only the log says whether the frame counts, so success means to wait for it.
-func (r *Replica) answered(f *flight) {
-	if f != r.flight {
+func (r *Replica) answered(f *pendingFrame) {
+	if f != r.pendingFrame {
 		return
 	}
 	if f.err == nil {
@@ -100,7 +100,7 @@ func (r *Replica) answered(f *flight) {
 
 // settle gives up the frame on its way if the log has decided about it.
 func (r *Replica) settle() {
-	f := r.flight
+	f := r.pendingFrame
 	if f == nil {
 		return
 	}
@@ -110,8 +110,8 @@ func (r *Replica) settle() {
 }
 
 func (r *Replica) drop() {
-	if r.flight != nil {
-		r.flight.cancel()
-		r.flight = nil
+	if r.pendingFrame != nil {
+		r.pendingFrame.cancel()
+		r.pendingFrame = nil
 	}
 }

@@ -44,8 +44,8 @@ type Call struct {
 	Path    string // the names of the command and of those around it, such as "cluster status"
 	Help    bool   // help is asked for. The struct of the command is not filled then
 
-	app  *App
-	node *node
+	app     *App
+	command *command
 }
 
 // Error is a mistake in a command line.
@@ -58,29 +58,29 @@ func (e *Error) Error() string { return e.text }
 
 // Parse reads args into commands, a pointer to a struct. A mistake in the command line is an [*Error]; Parse panics when the tags of commands are wrong.
 func (a *App) Parse(commands any, args []string) (*Call, error) {
-	root := a.build(&node{target: reflect.ValueOf(commands).Elem()})
+	root := a.build(&command{target: reflect.ValueOf(commands).Elem()})
 	root.flags = append([]*value{{name: "help", short: "h", help: "Show context-sensitive help.", flag: true, target: reflect.New(reflect.TypeFor[bool]()).Elem()}}, root.flags...)
-	p := &parser{args: args, node: root}
+	p := &parser{args: args, command: root}
 	if err := p.parse(); err != nil {
-		return nil, &Error{p.node.path, err.Error()}
+		return nil, &Error{p.command.path, err.Error()}
 	}
-	call := &Call{Command: p.node.target.Addr().Interface(), Path: p.node.path, Help: root.flags[0].given.IsValid(), app: a, node: p.node}
+	call := &Call{Command: p.command.target.Addr().Interface(), Path: p.command.path, Help: root.flags[0].given.IsValid(), app: a, command: p.command}
 	if call.Help {
 		return call, nil
 	}
-	if err := p.node.fill(); err != nil {
-		return nil, &Error{p.node.path, err.Error()}
+	if err := p.command.fill(); err != nil {
+		return nil, &Error{p.command.path, err.Error()}
 	}
 	return call, nil
 }
 
-// node is the program or one of its commands.
-type node struct {
+// command is the program or one of its commands.
+type command struct {
 	name, path, help string
-	parent           *node
+	parent           *command
 	target           reflect.Value
 	flags, args      []*value
-	commands         []*node
+	commands         []*command
 }
 
 // value is a flag or an argument.
@@ -96,13 +96,13 @@ type value struct {
 	set                      bool          // by the command line, a variable or the default
 }
 
-// build adds the fields of a node's struct to the node.
-func (a *App) build(n *node) *node {
-	a.addFields(n, n.target)
-	return n
+// build adds the fields of a command's struct to the command.
+func (a *App) build(c *command) *command {
+	a.addFields(c, c.target)
+	return c
 }
 
-func (a *App) addFields(n *node, target reflect.Value) {
+func (a *App) addFields(c *command, target reflect.Value) {
 	for i := range target.NumField() {
 		field, tag := target.Type().Field(i), target.Type().Field(i).Tag
 		has := func(key string) bool { _, ok := tag.Lookup(key); return ok }
@@ -112,11 +112,11 @@ func (a *App) addFields(n *node, target reflect.Value) {
 		}
 		switch {
 		case has("embed"):
-			a.addFields(n, target.Field(i))
+			a.addFields(c, target.Field(i))
 		case !field.IsExported():
 		case has("cmd"):
-			child := &node{name: name, path: strings.TrimSpace(n.path + " " + name), help: a.expand(tag.Get("help")), parent: n, target: target.Field(i)}
-			n.commands = append(n.commands, a.build(child))
+			child := &command{name: name, path: strings.TrimSpace(c.path + " " + name), help: a.expand(tag.Get("help")), parent: c, target: target.Field(i)}
+			c.commands = append(c.commands, a.build(child))
 		default:
 			v := &value{
 				name: name, short: tag.Get("short"), help: a.expand(tag.Get("help")), group: tag.Get("group"), placeholder: tag.Get("placeholder"),
@@ -133,9 +133,9 @@ func (a *App) addFields(n *node, target reflect.Value) {
 				panic(fmt.Sprintf("%s.%s: %v", target.Type(), field.Name, err))
 			}
 			if v.flag {
-				n.flags = append(n.flags, v)
+				c.flags = append(c.flags, v)
 			} else {
-				n.args = append(n.args, v)
+				c.args = append(c.args, v)
 			}
 		}
 	}

@@ -15,29 +15,29 @@ import (
 // WriteHelp writes the help of the command that was chosen, in the width of the terminal.
 func (c *Call) WriteHelp(out io.Writer) error {
 	h := &help{width: width(out)}
-	root := c.node.parent == nil
-	about := c.node.help
+	root := c.command.parent == nil
+	about := c.command.help
 	if root {
 		about = c.app.Description
 	}
-	h.line("Usage: " + c.app.Name + " " + c.node.usage())
+	h.line("Usage: " + c.app.Name + " " + c.command.usage())
 	h.line("")
 	h.lines(wrap(about, h.width, ""))
-	if len(c.node.args) > 0 {
+	if len(c.command.args) > 0 {
 		h.line("")
 		h.line("Arguments:")
 		var rows [][2]string
-		for _, v := range c.node.args {
+		for _, v := range c.command.args {
 			rows = append(rows, [2]string{v.summary(), v.describe()})
 		}
 		h.table(rows)
 	}
-	if len(c.node.commands) > 0 {
+	if len(c.command.commands) > 0 {
 		h.line("")
 		h.line("Commands:")
-		h.table(c.node.commandRows())
+		h.table(c.command.commandRows())
 	}
-	h.flags(c.node)
+	h.flags(c.command)
 	if root {
 		h.line("")
 		h.line(`Run "` + c.app.Name + ` <command> --help" for more information on a command.`)
@@ -63,12 +63,12 @@ func (h *help) lines(list []string) {
 }
 
 // flags writes the flags, those without a group first. An empty line separates those of a command from those of the program.
-func (h *help) flags(n *node) {
+func (h *help) flags(c *command) {
 	groups := []string{""}
 	seen := map[string][][]*value{}
-	for _, n := range n.line() {
+	for _, c := range c.fromProgram() {
 		level := map[string]int{}
-		for _, v := range n.flags {
+		for _, v := range c.flags {
 			if _, ok := seen[v.group]; !ok && v.group != "" {
 				groups = append(groups, v.group)
 			}
@@ -115,8 +115,8 @@ func flagRows(levels [][]*value) (rows [][2]string) {
 }
 
 // commandRows lists the commands that can be called, with those in others.
-func (n *node) commandRows() (rows [][2]string) {
-	for _, c := range n.commands {
+func (c *command) commandRows() (rows [][2]string) {
+	for _, c := range c.commands {
 		if len(c.commands) > 0 {
 			rows = append(rows, c.commandRows()...)
 		} else {
@@ -127,21 +127,21 @@ func (n *node) commandRows() (rows [][2]string) {
 }
 
 // usage is the form of a command line.
-func (n *node) usage() string {
+func (c *command) usage() string {
 	words := []string{}
-	if n.path != "" {
-		words = append(words, n.path)
+	if c.path != "" {
+		words = append(words, c.path)
 	}
 	optional, open := false, 0
-	if n.parent != nil {
-		for _, v := range n.flags {
+	if c.parent != nil {
+		for _, v := range c.flags {
 			if v.required {
 				words = append(words, v.summary())
 			}
 			optional = optional || !v.required
 		}
 	}
-	for _, v := range n.args {
+	for _, v := range c.args {
 		text := v.summary()
 		if !v.required {
 			open++
@@ -152,7 +152,7 @@ func (n *node) usage() string {
 	if open > 0 {
 		words[len(words)-1] += strings.Repeat("]", open)
 	}
-	if len(n.commands) > 0 {
+	if len(c.commands) > 0 {
 		words = append(words, "<command>")
 	}
 	if optional {

@@ -11,10 +11,10 @@ import (
 
 // parser reads the arguments from left to right. It keeps what it has read in the given field of each value.
 type parser struct {
-	args []string // that are left
-	rest bool     // -- was read: no flags follow
-	node *node    // the command that was recognized so far
-	next int      // the argument of node that is read next
+	args    []string // that are left
+	rest    bool     // -- was read: no flags follow
+	command *command // the command that was recognized so far
+	next    int      // the argument of command that is read next
 }
 
 func (p *parser) parse() error {
@@ -45,8 +45,8 @@ func looksLikeFlag(arg string) bool { return strings.HasPrefix(arg, "-") && arg 
 
 // argument reads what is no flag: an argument of the command, or the name of a command.
 func (p *parser) argument() error {
-	if p.next < len(p.node.args) {
-		v := p.node.args[p.next]
+	if p.next < len(p.command.args) {
+		v := p.command.args[p.next]
 		p.next++
 		n := 1
 		for v.target.Kind() == reflect.Slice && n < len(p.args) && (p.rest || !looksLikeFlag(p.args[n])) {
@@ -61,9 +61,9 @@ func (p *parser) argument() error {
 		return nil
 	}
 	var names []string
-	for _, c := range p.node.commands {
+	for _, c := range p.command.commands {
 		if c.name == p.args[0] {
-			p.node, p.next, p.args = c, 0, p.args[1:]
+			p.command, p.next, p.args = c, 0, p.args[1:]
 			return nil
 		}
 		names = append(names, c.name)
@@ -113,8 +113,8 @@ func (p *parser) shortFlags(letters string) error {
 // find returns the flag with a name, such as --json or -n, of the command or one around it.
 func (p *parser) find(name string) (*value, error) {
 	var names []string
-	for _, n := range p.node.line() {
-		for _, v := range n.flags {
+	for _, c := range p.command.fromProgram() {
+		for _, v := range c.flags {
 			if name == "--"+v.name || v.short != "" && name == "-"+v.short {
 				return v, nil
 			}
@@ -127,12 +127,12 @@ func (p *parser) find(name string) (*value, error) {
 	return nil, errors.New("unknown flag " + name + similar(name, names))
 }
 
-// line is the program, and the commands down to this one.
-func (n *node) line() (line []*node) {
-	for ; n != nil; n = n.parent {
-		line = append([]*node{n}, line...)
+// fromProgram returns the program, and the commands down to this one.
+func (c *command) fromProgram() (list []*command) {
+	for ; c != nil; c = c.parent {
+		list = append([]*command{c}, list...)
 	}
-	return line
+	return list
 }
 
 // operand takes the next argument as the value of a flag.
@@ -146,25 +146,25 @@ func (p *parser) operand() operand {
 }
 
 // fill sets the fields of the command, and those of the commands around it, from what was given, the environment and the defaults.
-func (n *node) fill() error {
-	line := n.line()
-	for _, n := range line {
-		for _, v := range slices.Concat(n.flags, n.args) {
+func (c *command) fill() error {
+	list := c.fromProgram()
+	for _, c := range list {
+		for _, v := range slices.Concat(c.flags, c.args) {
 			if err := v.fill(); err != nil {
 				return err
 			}
 		}
 	}
-	for _, n := range line {
-		for _, v := range slices.Concat(n.flags, n.args) {
+	for _, c := range list {
+		for _, v := range slices.Concat(c.flags, c.args) {
 			if err := v.checkEnum(); err != nil {
 				return err
 			}
 		}
 	}
-	for _, n := range line {
+	for _, c := range list {
 		var missing []string
-		for _, v := range n.flags {
+		for _, v := range c.flags {
 			if v.required && !v.set {
 				missing = append(missing, v.summary())
 			}
@@ -173,13 +173,13 @@ func (n *node) fill() error {
 			return errors.New("missing flags: " + strings.Join(missing, ", "))
 		}
 	}
-	return n.checkComplete()
+	return c.checkComplete()
 }
 
 // checkComplete reports arguments that are missing, or that a command around others was named alone.
-func (n *node) checkComplete() error {
+func (c *command) checkComplete() error {
 	var args, missing []string
-	for _, v := range n.args {
+	for _, v := range c.args {
 		if v.required && !v.set {
 			args = append(args, v.summary())
 		}
@@ -187,7 +187,7 @@ func (n *node) checkComplete() error {
 	if args != nil {
 		return fmt.Errorf("expected %q", strings.Join(args, " "))
 	}
-	for _, c := range n.commands {
+	for _, c := range c.commands {
 		missing = append(missing, strconv.Quote(c.name))
 	}
 	switch {

@@ -32,8 +32,6 @@ func (e *notValueError) Error() string {
 // read returns the text of an operand. want names what is needed.
 func (o operand) read(want string) (string, error) {
 	switch {
-	case o.missing:
-		return "", &notValueError{want, "EOL", "<EOL>"}
 	case o.value || !looksLikeFlag(o.text):
 		return o.text, nil
 	case strings.HasPrefix(o.text, "--"):
@@ -44,6 +42,9 @@ func (o operand) read(want string) (string, error) {
 
 // give reads a value from the command line.
 func (v *value) give(o operand) error {
+	if o.missing {
+		return fmt.Errorf("--%s needs a value", v.name)
+	}
 	if !v.given.IsValid() {
 		v.given = reflect.New(v.target.Type()).Elem()
 		if v.given.Kind() == reflect.Slice {
@@ -51,7 +52,7 @@ func (v *value) give(o operand) error {
 		}
 	}
 	err := v.decode(o, v.given)
-	if e, ok := errors.AsType[*notValueError](err); ok && !o.missing {
+	if e, ok := errors.AsType[*notValueError](err); ok {
 		if v.secret {
 			return fmt.Errorf("--%s: expected %s value but got a %s; write a value that begins with - as --%s=VALUE", v.name, e.want, e.kind, v.name)
 		}
@@ -190,9 +191,6 @@ func decodeInt(o operand) (int64, error) {
 
 // decodeList adds the elements of a flag, or the one word of an argument, to a list.
 func (v *value) decodeList(o operand, p *[]string) error {
-	if o.missing {
-		return errors.New(`missing value, expecting "<arg>,..."`)
-	}
 	words := []string{o.text}
 	if v.flag {
 		words = split(o.text, ',')
@@ -208,9 +206,6 @@ func (v *value) decodeList(o operand, p *[]string) error {
 }
 
 func decodeMap(o operand, p *map[string]string) error {
-	if o.missing {
-		return errors.New(`missing value, expecting "<key>=<value>;..."`)
-	}
 	if *p == nil {
 		*p = map[string]string{}
 	}

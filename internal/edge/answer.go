@@ -35,8 +35,8 @@ func Consent(p *chat.Prompt, approve bool) (a chat.Answer) {
 	return a
 }
 
-// ConsentBody is what a page sends as JSON to decide about a call or a permission.
-type ConsentBody struct {
+// consentBody is what a page sends as JSON to decide about a call or a permission.
+type consentBody struct {
 	Approved *bool           `json:"approved"`
 	Reason   string          `json:"reason"`
 	Edited   json.RawMessage `json:"editedArgs"`
@@ -46,7 +46,7 @@ type ConsentBody struct {
 }
 
 // ReadConsent reads a decision. Some pages send only true, or only the scopes.
-func ReadConsent(raw json.RawMessage) (c ConsentBody) {
+func ReadConsent(raw json.RawMessage) (c consentBody) {
 	var yes bool
 	var scopes []string
 	switch {
@@ -55,7 +55,7 @@ func ReadConsent(raw json.RawMessage) (c ConsentBody) {
 	case json.Unmarshal(raw, &scopes) == nil:
 		c.Granted = &scopes
 	case json.Unmarshal(raw, &c) != nil:
-		c = ConsentBody{}
+		c = consentBody{}
 	}
 	return c
 }

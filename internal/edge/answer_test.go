@@ -1,10 +1,9 @@
-package edge_test
+package edge
 
 import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
 )
 
@@ -25,7 +24,7 @@ func TestAnswersOfPagesHaveSeveralForms(t *testing.T) {
 		{chat.InputBinary, `{"value":false}`, chat.Answer{Values: []string{"no"}}},
 		{chat.InputBinary, `true`, chat.Answer{Values: []string{"yes"}}},
 	} {
-		got, _ := json.Marshal(edge.InputAnswer(&chat.AgentInputRequest{InputType: c.kind, Options: options}, json.RawMessage(c.raw)))
+		got, _ := json.Marshal(InputAnswer(&chat.AgentInputRequest{InputType: c.kind, Options: options}, json.RawMessage(c.raw)))
 		want, _ := json.Marshal(c.want)
 		if string(got) != string(want) {
 			t.Errorf("%s %s: got %s, want %s", c.kind, c.raw, got, want)
@@ -35,7 +34,7 @@ func TestAnswersOfPagesHaveSeveralForms(t *testing.T) {
 
 func TestConsentOfPagesHasSeveralForms(t *testing.T) {
 	yes, no := true, false
-	for raw, want := range map[string]edge.ConsentBody{
+	for raw, want := range map[string]consentBody{
 		`true`:                                   {Approved: &yes},
 		`{"approved":false,"reason":"too late"}`: {Approved: &no, Reason: "too late"},
 		`["files.read"]`:                         {Granted: &[]string{"files.read"}},
@@ -44,7 +43,7 @@ func TestConsentOfPagesHasSeveralForms(t *testing.T) {
 		`{"approved":"yes"}`:                     {},
 		`{"approved":true,"editedArgs":{"city":1}}`: {Approved: &yes, Edited: json.RawMessage(`{"city":1}`)},
 	} {
-		got, _ := json.Marshal(edge.ReadConsent(json.RawMessage(raw)))
+		got, _ := json.Marshal(ReadConsent(json.RawMessage(raw)))
 		expected, _ := json.Marshal(want)
 		if string(got) != string(expected) {
 			t.Errorf("%s: got %s, want %s", raw, got, expected)

@@ -65,7 +65,7 @@ func InfoOf(err error) ErrorInfo {
 	return info
 }
 
-// Native is the [ErrorEncoder] of the native API: {"error":{"code","message","details"}}.
-func Native(err error, _ http.Header) (status int, body any) {
+// encodeNative is the [ErrorEncoder] of the native API: {"error":{"code","message","details"}}.
+func encodeNative(err error, _ http.Header) (status int, body any) {
 	return Status(chat.CodeOf(err)), Error{InfoOf(err)}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -30,7 +31,7 @@ type HTTP struct {
 	Dialect     string                                   // for metrics and logs
 	Caller      func(*http.Request) (chat.Caller, error) // authenticates the request
 	MaxBody     int64                                    // bytes of a JSON body; 0 means DefaultMaxBody
-	EncodeError ErrorEncoder                             // nil means Native
+	EncodeError ErrorEncoder                             // nil means the native form
 	Log         *slog.Logger
 }
 
@@ -76,7 +77,7 @@ func (x *HTTP) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	SetErrorHeaders(w.Header(), e)
 	encode := x.EncodeError
 	if encode == nil {
-		encode = Native
+		encode = encodeNative
 	}
 	status, body := encode(err, w.Header())
 	if text, ok := body.(Text); ok {
@@ -178,7 +179,7 @@ func CheckJSON(b []byte) error {
 // it.
 func CheckSize(d *chat.Draft) error {
 	err := d.Normalize()
-	if chat.CodeOf(err) == chat.TooLarge || err == nil && len(d.Payload)+len(d.ClientID)+1024 > chat.MaxEvent {
+	if chat.CodeOf(err) == chat.TooLarge || err == nil && !core.FitsEvent(d) {
 		return chat.Errorf(chat.TooLarge, "a message has at most %d KiB, not counting attachments that are stored as files; send it in parts", chat.MaxEvent>>10).Because(err)
 	}
 	return err

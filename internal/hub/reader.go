@@ -223,12 +223,11 @@ func (r *reader) takeTrimmed() Batch {
 				continue
 			}
 			if have > p.Offset {
-				n := have - p.Offset
-				for !utf8.RuneStart(p.Text[n]) {
-					n--
+				for !utf8.RuneStart(p.Text[have-p.Offset]) {
+					have-- // the cursor is inside a character
 				}
 				rest := *p
-				rest.Offset, rest.Text = p.Offset+n, p.Text[n:]
+				rest.Offset, rest.Text = have, p.TextAfter(have)
 				e.Piece = &rest
 			}
 			r.cursor.PassPiece(p.Block, p.End)

@@ -1,9 +1,9 @@
 // Package otlp sends spans to an OpenTelemetry collector with OTLP over HTTP, as binary protobuf, which every collector accepts.
 //
 // An [Exporter] is the last part of a tracer provider; the SDK's batcher queues spans, bounds the queue and calls it. It replaces the exporter of the
-// OpenTelemetry project, which links gRPC and templates also where only HTTP is used. It knows the same variables of the environment, but those
-// that give the address: OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT (in milliseconds), _COMPRESSION (gzip or none), _CERTIFICATE, and _CLIENT_CERTIFICATE with
-// _CLIENT_KEY. Each has a form for traces alone, such as OTEL_EXPORTER_OTLP_TRACES_HEADERS, which comes first.
+// OpenTelemetry project, which links gRPC and templates even when only HTTP is used. It reads the same environment variables, except those
+// that set the address: OTEL_EXPORTER_OTLP_HEADERS, _TIMEOUT (in milliseconds), _COMPRESSION (gzip or none), _CERTIFICATE, and _CLIENT_CERTIFICATE with
+// _CLIENT_KEY. Each also has a form for traces only, such as OTEL_EXPORTER_OTLP_TRACES_HEADERS, which takes precedence.
 package otlp
 
 import (
@@ -18,12 +18,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/parley-hq/parley/internal/retry"
 	"github.com/parley-hq/parley/internal/sleep"
 )
 
@@ -172,7 +172,11 @@ func (e *Exporter) send(ctx context.Context, body []byte) error {
 	}
 	switch res.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return &retryError{cause: err, after: retryAfter(res.Header.Get("Retry-After"))}
+		after, ok := retry.After(res.Header)
+		if !ok {
+			after = -1
+		}
+		return &retryError{cause: err, after: after}
 	}
 	return err
 }
@@ -188,15 +192,4 @@ func (e *Exporter) report(answer []byte) {
 	case message != "":
 		e.log.Warn("the collector has a warning about the spans", "collector", e.url, "warning", message)
 	}
-}
-
-// retryAfter reads the header Retry-After, which is a number of seconds or a time; -1 when it is neither.
-func retryAfter(value string) time.Duration {
-	if n, err := strconv.ParseInt(value, 10, 32); err == nil && n >= 0 {
-		return time.Duration(n) * time.Second
-	}
-	if at, err := http.ParseTime(value); err == nil {
-		return max(0, time.Until(at))
-	}
-	return -1
 }

@@ -63,9 +63,9 @@ type Chats struct {
 	Options
 	HTTP *edge.HTTP
 
-	via   string
-	files attachment.Store
-	gates keylock.Locks
+	via       string
+	files     attachment.Store
+	sendLocks keylock.Locks
 }
 
 // New returns the conversations of a dialect. via marks the events that come through it.
@@ -82,12 +82,9 @@ func New(via string, opt Options, encodeError edge.ErrorEncoder) *Chats {
 	}
 }
 
-// MainLine selects the events of the main line, which is the line that pages show.
-var MainLine = ""
-
 // Lock lets one of several requests that send to a conversation decide at a time. The caller calls the returned function at the end.
 func (s *Chats) Lock(c chat.Caller, name string) (unlock func()) {
-	return s.gates.Lock(c.In() + " " + c.Actor.Key() + " " + name)
+	return s.sendLocks.Lock(c.In() + " " + c.Actor.Key() + " " + name)
 }
 
 // Find returns the session of a conversation: the fork that alias refers to, or the session that has the name.
@@ -135,7 +132,7 @@ func (s *Chats) Message(ctx context.Context, c chat.Caller, id chat.SessionID, c
 		}
 		e = &found
 	}
-	if err != nil || e == nil || e.Workstream != MainLine {
+	if err != nil || e == nil || e.Workstream != turnlog.MainLine {
 		return nil, err
 	}
 	switch e.Body.(type) {
@@ -169,7 +166,7 @@ func Parts(id chat.SessionID, b chat.UserMessage) (parts []chat.Part) {
 
 // Fork returns a fork that ends before an event. The running turn is stopped, because the page leaves it.
 func (s *Chats) Fork(ctx context.Context, c chat.Caller, sess *chat.Session, before chat.Seq, metadata json.RawMessage) (chat.Session, error) {
-	if _, err := s.Sessions.Stop(ctx, c, sess.ID, MainLine, "the message is answered anew in a fork"); err != nil {
+	if _, err := s.Sessions.Stop(ctx, c, sess.ID, turnlog.MainLine, "the message is answered anew in a fork"); err != nil {
 		return chat.Session{}, err
 	}
 	return s.Sessions.Fork(ctx, c, sess.ID, chat.Fork{After: before - 1, Title: sess.Title, Agent: sess.Agent, Metadata: metadata})
@@ -177,7 +174,7 @@ func (s *Chats) Fork(ctx context.Context, c chat.Caller, sess *chat.Session, bef
 
 // Stop stops the running turn of a session and answers as pages expect it.
 func (s *Chats) Stop(ctx context.Context, c chat.Caller, id chat.SessionID) (any, error) {
-	res, err := s.Sessions.Stop(ctx, c, id, MainLine, "stopped in the page")
+	res, err := s.Sessions.Stop(ctx, c, id, turnlog.MainLine, "stopped in the page")
 	return map[string]bool{"stopped": res.Stopped}, err
 }
 

@@ -1,4 +1,4 @@
-// Package retry repeats decisions about a session that others change at the same time.
+// Package retry repeats decisions about a session that others change at the same time, and reads when a server wants to be asked again.
 package retry
 
 import (

@@ -16,7 +16,7 @@ import (
 // after that one, unless it repeats a stored event. When Append returns without an error,
 // all events are durable.
 func (s *Sessions) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
-	if s.opt.Remote != nil {
+	if s.opt.OtherNodes != nil {
 		wait, err := s.AppendLater(ctx, c, id, drafts)
 		if err != nil {
 			return nil, err
@@ -42,7 +42,7 @@ func (s *Sessions) appendLater(ctx context.Context, c chat.Caller, id chat.Sessi
 	if s.elsewhere(ctx, id) {
 		return s.sendAppend(ctx, c, id, drafts, !quota)
 	}
-	if s.opt.Remote == nil {
+	if s.opt.OtherNodes == nil {
 		a, err := s.join(ctx, c, id, drafts, quota, nil)
 		if err != nil {
 			return nil, err
@@ -178,7 +178,7 @@ func (a *appending) lookUpOne(ctx context.Context, r *sequencer, i int) error {
 			return nil
 		}
 	}
-	if d.File != nil && r.sessions.opt.Remote != nil {
+	if d.File != nil && r.sessions.opt.OtherNodes != nil {
 		if err := r.checkFile(ctx, d.File); err != nil {
 			return err
 		}
@@ -305,7 +305,7 @@ func (d *decision) repeated(actor chat.Actor, clientID string) (e chat.Event, di
 
 // fits returns an error if a draft is too large for an event with its envelope.
 func (d *decision) fits(draft *chat.Draft) error {
-	if len(draft.Payload)+1024+len(draft.ClientID) > chat.MaxEvent {
+	if !core.FitsEvent(draft) {
 		return chat.Errorf(chat.TooLarge, "an event has at most %d KiB; put large things into artifacts", chat.MaxEvent>>10)
 	}
 	return nil

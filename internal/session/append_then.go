@@ -15,7 +15,7 @@ import (
 // stores it with those of other sessions answers it. With 64 sockets that append one event
 // at a time this takes three quarters of the processor time of AppendLater.
 func (s *Sessions) AppendThen(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, done core.AppendDone) (run func(), err error) {
-	if s.opt.Remote != nil {
+	if s.opt.OtherNodes != nil {
 		wait, err := s.AppendLater(ctx, c, id, drafts)
 		if err != nil {
 			return nil, err

@@ -81,7 +81,7 @@ func TestRecordReadBeforeACommitIsNotCachedAfterIt(t *testing.T) {
 	a, b := newTestStore(t, Options{}), newTestStore(t, Options{})
 	follow(t, a, b)
 	for range 50 {
-		id := a.begin(b.NewID(), chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
+		id := a.begin(b.newID(), chat.NewSession{Agent: chat.NoAgent, Members: []chat.Member{{Actor: bob.Actor, Role: chat.Answerer}}})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -149,8 +149,8 @@ func pieces(list []sentPiece) []chat.Preview {
 	return out
 }
 
-// answer is the result of a call.
-type answer struct {
+// callResult is the result of a call.
+type callResult struct {
 	Error     *sentError             `json:"error,omitempty"`
 	Sequences []chat.Seq             `json:"sequences,omitempty"`
 	Session   *chat.Session          `json:"session,omitempty"`
@@ -191,60 +191,60 @@ const (
 	callErase     = "erase"
 )
 
-// handlers handle the calls on the node that owns the session. Appends and previews are handled by begun.
-var handlers map[string]func(ctx context.Context, s *Sessions, q *call) (*answer, error)
+// handlers handle the calls on the node that owns the session. beginCall handles appends and previews.
+var handlers map[string]func(ctx context.Context, s *Sessions, q *call) (*callResult, error)
 
 func init() {
-	status := func(w chat.WorkstreamStatus, err error) (*answer, error) { return &answer{Status: &w}, err }
-	session := func(sess chat.Session, ok bool, err error) (*answer, error) {
-		return &answer{Session: &sess, OK: ok}, err
+	status := func(w chat.WorkstreamStatus, err error) (*callResult, error) { return &callResult{Status: &w}, err }
+	session := func(sess chat.Session, ok bool, err error) (*callResult, error) {
+		return &callResult{Session: &sess, OK: ok}, err
 	}
-	handlers = map[string]func(context.Context, *Sessions, *call) (*answer, error){
-		callCreate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+	handlers = map[string]func(context.Context, *Sessions, *call) (*callResult, error){
+		callCreate: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			n := *q.New
 			n.ServedBy = q.ServedBy
 			return session(s.beginHere(ctx, q.Caller, n, *q.Started))
 		},
-		callUpdate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callUpdate: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			sess, err := s.updateHere(ctx, q.Caller, q.Session, *q.Update, q.From)
 			return session(sess, true, err)
 		},
-		callAnswer: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callAnswer: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			e, err := s.answerHere(ctx, q.Caller, q.Session, string(q.Request), *q.Answer)
-			return &answer{Sequences: []chat.Seq{e.Seq}}, err
+			return &callResult{Sequences: []chat.Seq{e.Seq}}, err
 		},
-		callWithdraw: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return &answer{}, s.withdrawHere(ctx, q.Turn, string(q.Request))
+		callWithdraw: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
+			return &callResult{}, s.withdrawHere(ctx, q.Turn, string(q.Request))
 		},
-		callEndTurn: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return &answer{}, s.endTurnHere(ctx, q.Turn, q.Outcome, q.Cause)
+		callEndTurn: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
+			return &callResult{}, s.endTurnHere(ctx, q.Turn, q.Outcome, q.Cause)
 		},
-		callTake: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callTake: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			taken, err := s.takeHere(ctx, q.Turn, q.Which, q.Workstreams)
-			return &answer{Sequences: taken}, err
+			return &callResult{Sequences: taken}, err
 		},
-		callStop: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callStop: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			res, err := s.stopHere(ctx, q)
-			return &answer{Stop: res, Acks: res.Acks}, err
+			return &callResult{Stop: res, Acks: res.Acks}, err
 		},
-		callLaunch: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callLaunch: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			return status(s.launchHere(ctx, q.Caller, q.Session, *q.Launch))
 		},
-		callMessage: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callMessage: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			return status(s.messageHere(ctx, q.Caller, q.Session, string(q.Line), *q.Steering))
 		},
-		callSteer: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callSteer: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			return status(s.steerHere(ctx, q.Caller, q.Session, string(q.Line), *q.Steering))
 		},
-		callTerminate: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callTerminate: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			return status(s.terminateHere(ctx, q.Caller, q.Session, string(q.Line), *q.Steering))
 		},
-		callReport: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
-			return &answer{}, s.reportHere(ctx, q.Turn, q.ClientID, *q.Progress)
+		callReport: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
+			return &callResult{}, s.reportHere(ctx, q.Turn, q.ClientID, *q.Progress)
 		},
-		callErase: func(ctx context.Context, s *Sessions, q *call) (*answer, error) {
+		callErase: func(ctx context.Context, s *Sessions, q *call) (*callResult, error) {
 			receipt, err := s.eraseHere(ctx, q.Caller, q.Session)
-			return &answer{Receipt: &receipt}, err
+			return &callResult{Receipt: &receipt}, err
 		},
 	}
 }

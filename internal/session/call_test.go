@@ -53,7 +53,7 @@ func TestErrorIsEncodedInTheSameWayOnAllNodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sent answer
+	var sent callResult
 	if err := json.Unmarshal(b, &sent); err != nil {
 		t.Fatal(err)
 	}

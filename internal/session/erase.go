@@ -38,8 +38,8 @@ func (s *Sessions) eraseHere(ctx context.Context, c chat.Caller, id chat.Session
 		return chat.Receipt{}, err
 	}
 	receipt := job.receipt
-	if s.opt.Remote != nil {
-		s.opt.Remote.Erased(ctx, &receipt)
+	if s.opt.OtherNodes != nil {
+		s.opt.OtherNodes.Erased(ctx, &receipt)
 	}
 	return receipt, nil
 }
@@ -261,7 +261,7 @@ func (s *Sessions) Import(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return chat.Session{}, err
 	}
 	sess, err := s.log.Record(ctx, id)
-	if err == nil && s.opt.Remote == nil {
+	if err == nil && s.opt.OtherNodes == nil {
 		s.imported(ctx, sess)
 	}
 	return sess, err

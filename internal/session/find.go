@@ -65,7 +65,7 @@ func (s *Sessions) resolveAtAll(ctx context.Context, c chat.Caller, name chat.Se
 			return name, false, nil
 		}
 	}
-	caught := s.opt.Remote.CatchUpAlias(ctx, c.In(), c.Actor.Key(), string(name))
+	caught := s.opt.OtherNodes.CatchUpAlias(ctx, c.In(), c.Actor.Key(), string(name))
 	if id, aliased, err = s.resolve(ctx, c, name); err == nil && !aliased && !caught {
 		err = ErrBehind
 	}
@@ -74,7 +74,7 @@ func (s *Sessions) resolveAtAll(ctx context.Context, c chat.Caller, name chat.Se
 
 // mayAlias reports whether the caller can have an alias of that name.
 func mayAlias(c chat.Caller, name chat.SessionID) bool {
-	return c.Actor != chat.System && name != "" && len(name) <= MaxForeign
+	return c.Actor != chat.System && name != "" && len(name) <= maxForeign
 }
 
 // cached returns the record of a session that is in memory, or nil.
@@ -156,8 +156,8 @@ func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID)
 // ReplaceAlias makes alias refer to a session that the caller owns, whatever it referred to before. It must not have the form of a
 // session id, because the id of a session that the caller created comes before the caller's aliases.
 func (s *Sessions) ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error {
-	if alias == "" || len(alias) > MaxForeign || chat.SessionID(alias).Validate() == nil {
-		return chat.Errorf(chat.Invalid, "an alias has 1 to %d bytes, and at least one character that session ids cannot have", MaxForeign)
+	if alias == "" || len(alias) > maxForeign || chat.SessionID(alias).Validate() == nil {
+		return chat.Errorf(chat.Invalid, "an alias has 1 to %d bytes, and at least one character that session ids cannot have", maxForeign)
 	}
 	sess, err := s.visible(ctx, c, id)
 	if err == nil && !began(c, &sess) {
@@ -181,7 +181,7 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 	}
 	sess, err := s.visibleHere(ctx, c, id)
 	if chat.CodeOf(err) == chat.NotFound && s.asksOthers(ctx) {
-		caught := s.opt.Remote.CatchUp(ctx, core.NumberFor(id, 0))
+		caught := s.opt.OtherNodes.CatchUp(ctx, core.NumberFor(id, 0))
 		// Another node may have created it since, or added the caller.
 		if sess, err = s.visibleHere(ctx, c, id); chat.CodeOf(err) == chat.NotFound && !caught {
 			return chat.Session{}, ErrBehind
@@ -214,7 +214,7 @@ func (s *Sessions) ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Se
 	}
 	sid, err := s.log.SessionOf(ctx, n)
 	if chat.CodeOf(err) == chat.NotFound && s.asksOthers(ctx) {
-		caught := s.opt.Remote.CatchUp(ctx, n)
+		caught := s.opt.OtherNodes.CatchUp(ctx, n)
 		if sid, err = s.log.SessionOf(ctx, n); chat.CodeOf(err) == chat.NotFound && !caught {
 			return chat.Session{}, 0, ErrBehind
 		}

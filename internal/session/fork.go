@@ -61,7 +61,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 		return chat.Session{}, err
 	}
 	fork, err := s.log.Record(ctx, f.ID)
-	if err == nil && s.opt.Remote == nil {
+	if err == nil && s.opt.OtherNodes == nil {
 		s.owners.add(&fork, 1)
 	}
 	return fork, err
@@ -72,7 +72,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 // caller's alias for it, as with Create.
 func (s *Sessions) nameFork(ctx context.Context, c chat.Caller, wanted chat.SessionID) (chat.SessionID, error) {
 	if wanted == "" {
-		return s.NewID(), nil
+		return s.newID(), nil
 	}
 	if err := wanted.Validate(); err != nil {
 		return "", err
@@ -131,7 +131,7 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *
 	if err != nil {
 		return err
 	}
-	if s.opt.Remote == nil {
+	if s.opt.OtherNodes == nil {
 		s.tellCommitted(r.id, k.added)
 	}
 	return nil

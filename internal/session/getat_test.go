@@ -9,7 +9,7 @@ import (
 
 // slowNode is a node whose copy may be behind. log and owner are whether those say that it has everything.
 type slowNode struct {
-	Remote
+	OtherNodes
 	log, owner bool
 }
 
@@ -27,7 +27,7 @@ func TestEventIsMissingOnlyWhenLogAndOwnerSayIt(t *testing.T) {
 		"both say it":          {log: true, owner: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newTestStore(t, Options{Remote: n})
+			w := newTestStore(t, Options{OtherNodes: n})
 			id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})
 			w.say(id, "hello")
 			sess, err := w.GetAt(ctx, ann, id, 1)

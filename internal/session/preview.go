@@ -206,6 +206,38 @@ func (p *previewing) correctOffset(block chat.BlockID, err error) error {
 
 // addPiece checks one piece and adds the part of it that is new.
 func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview) error {
+	if err := setTurn(c, st, &piece); err != nil {
+		return err
+	}
+	b, err := p.openFor(&piece)
+	if err != nil {
+		return err
+	}
+	if err := p.cutShown(&b, &piece); err != nil || piece.End <= b.len {
+		return err // nil for a repeated piece
+	}
+	if b.json+json.StringLen(piece.Text) > chat.MaxBlockJSON {
+		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and continue in a new one", chat.MaxBlockJSON>>10)
+	}
+	if err := p.order.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
+		return err
+	}
+	now := p.now
+	if whole := now - now%1000; whole == core.After(p.lastAt, whole) {
+		// Prefer a whole millisecond if it is free, for dialects that send the position
+		// of every piece in milliseconds.
+		now = whole
+	}
+	p.lastAt = core.After(p.lastAt, now)
+	piece.At = p.lastAt
+	p.pieces = append(p.pieces, piece)
+	p.countPiece(&piece)
+	return nil
+}
+
+// setTurn finds the turn that a piece belongs to and sets its turn and workstream. It refuses a piece of a turn that has ended or that
+// is not the caller's, and one of a block that is finished.
+func setTurn(c chat.Caller, st *chat.State, piece *chat.Preview) error {
 	var t *chat.Turn
 	if piece.Turn == "" {
 		if t = st.Line(piece.Workstream).Turn; t != nil && !c.MayServe(t.Agent) {
@@ -234,18 +266,26 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 	if finished(piece.Block) {
 		return errFinished(piece.Block)
 	}
-	var b openBlock
+	return nil
+}
+
+// openFor returns the block that a piece continues, or the new one that it begins.
+func (p *previewing) openFor(piece *chat.Preview) (openBlock, error) {
+	b := openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn}
 	if open := p.block(piece.Block); open != nil {
 		b = *open
-	} else {
-		if len(p.blocks) >= maxOpen {
-			return chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
-		}
-		b = openBlock{id: piece.Block, kind: piece.Kind, turn: piece.Turn}
+	} else if len(p.blocks) >= maxOpen {
+		return b, chat.Errorf(chat.SlowDown, "%d blocks are being written in this session already; finish one first", maxOpen)
 	}
 	if b.kind != piece.Kind || b.turn != piece.Turn {
-		return chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
+		return b, chat.Errorf(chat.Conflict, "block %q was begun in another turn or as another kind (%s); use a block id of its own", string(piece.Block), b.kind)
 	}
+	return b, nil
+}
+
+// cutShown removes the beginning of a piece that the block has already. It refuses a piece that leaves a gap, or that differs from
+// what was shown. A piece without anything new stays as it is.
+func (p *previewing) cutShown(b *openBlock, piece *chat.Preview) error {
 	have := b.len
 	if piece.AtEnd {
 		piece.Offset, piece.End, piece.AtEnd = have, have+len(piece.Text), false
@@ -254,36 +294,17 @@ func (p *previewing) addPiece(c chat.Caller, st *chat.State, piece chat.Preview)
 		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but the server has only %d bytes of block %q; send from there", piece.Offset, have, string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
-	if both := min(piece.End, b.shown); piece.Offset < both && !strings.HasPrefix(p.text(&b)[piece.Offset:], piece.Text[:both-piece.Offset]) {
+	if both := min(piece.End, b.shown); piece.Offset < both && !strings.HasPrefix(p.text(b)[piece.Offset:], piece.Text[:both-piece.Offset]) {
 		return chat.Errorf(chat.Conflict, "the piece differs from the text that was shown of block %q; finish the block as it is and continue in a new one", string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
-	if piece.End <= have {
-		return nil // a repeated piece
-	}
-	if cut := have - piece.Offset; cut > 0 {
+	if cut := have - piece.Offset; cut > 0 && piece.End > have {
 		if piece.Text[cut]&0xc0 == 0x80 {
 			return chat.Errorf(chat.Invalid, "the piece overlaps what is there in the middle of a character; send from byte %d", have).
 				With("have", have).WithReason(chat.PreviewOffset)
 		}
 		piece.Text, piece.Offset = piece.Text[cut:], have
 	}
-	if b.json+json.StringLen(piece.Text) > chat.MaxBlockJSON {
-		return chat.Errorf(chat.TooLarge, "a block has at most %d KiB as JSON: finish it with agent.text and continue in a new one", chat.MaxBlockJSON>>10)
-	}
-	if err := p.order.mayOpen(&st.Session, p.cost+pieceCost+int64(len(piece.Text))); err != nil {
-		return err
-	}
-	now := p.now
-	if whole := now - now%1000; whole == core.After(p.lastAt, whole) {
-		// Prefer a whole millisecond if it is free, for dialects that send the position
-		// of every piece in milliseconds.
-		now = whole
-	}
-	p.lastAt = core.After(p.lastAt, now)
-	piece.At = p.lastAt
-	p.pieces = append(p.pieces, piece)
-	p.countPiece(&piece)
 	return nil
 }
 

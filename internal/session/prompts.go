@@ -205,7 +205,7 @@ func (errLate) Error() string { return "the deadline of the prompt has passed" }
 // the prompt stays open. An answer to a prompt that has ended is a conflict; the error
 // has the actor and the time of the answer.
 func (s *Sessions) Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error) {
-	if s.opt.Remote == nil {
+	if s.opt.OtherNodes == nil {
 		return s.answerHere(ctx, c, id, requestID, a)
 	}
 	res, err := s.call(ctx, &call{Method: callAnswer, Session: id, Caller: c, Request: sentText(requestID), Answer: &a})
@@ -235,10 +235,10 @@ func (s *Sessions) Prompt(ctx context.Context, c chat.Caller, id chat.SessionID,
 		return nil, err
 	}
 	p, err := s.prompt(ctx, sess.ID, requestID)
-	if p != nil || err != nil || !s.asksOthers(ctx) || s.opt.Remote.Owns(sess.ID) {
+	if p != nil || err != nil || !s.asksOthers(ctx) || s.opt.OtherNodes.Owns(sess.ID) {
 		return p, err
 	}
-	caught := s.opt.Remote.CatchUp(ctx, core.NumberFor(sess.ID, 0)) // another node may have stored it since
+	caught := s.opt.OtherNodes.CatchUp(ctx, core.NumberFor(sess.ID, 0)) // another node may have stored it since
 	if p, err = s.prompt(ctx, sess.ID, requestID); p == nil && err == nil && !caught {
 		err = ErrBehind
 	}

@@ -88,10 +88,10 @@ func (s *Sessions) Ends(ctx context.Context, c chat.Caller, id chat.SessionID, s
 // stored it: Latest waits until this node has what the owner of the session has.
 func (s *Sessions) Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	sess, err := s.visible(ctx, c, id)
-	if err != nil || s.opt.Remote == nil {
+	if err != nil || s.opt.OtherNodes == nil {
 		return sess, err
 	}
-	if !s.opt.Remote.CatchUp(ctx, core.NumberFor(sess.ID, 0)) {
+	if !s.opt.OtherNodes.CatchUp(ctx, core.NumberFor(sess.ID, 0)) {
 		return chat.Session{}, ErrBehind
 	}
 	return s.visible(ctx, c, id)
@@ -101,16 +101,16 @@ func (s *Sessions) Latest(ctx context.Context, c chat.Caller, id chat.SessionID)
 // until this node has it too.
 func (s *Sessions) GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Session, error) {
 	sess, err := s.visible(ctx, c, id)
-	if err != nil || seq <= sess.Last || s.opt.Remote == nil {
+	if err != nil || seq <= sess.Last || s.opt.OtherNodes == nil {
 		return sess, err
 	}
 	// Also a node that believes to own the session may be behind: after a pause, or while it is cut off.
-	caught := s.opt.Remote.ReadLog(ctx, sess.ID)
+	caught := s.opt.OtherNodes.ReadLog(ctx, sess.ID)
 	sess, err = s.visible(ctx, c, id)
 	if err == nil && seq > sess.Last && caught {
 		// The server that answered for the log may be behind itself: the former leader of a stream, or one that has just started. So
 		// the owner is asked, too, before the event counts as one that does not exist.
-		caught = s.opt.Remote.CatchUp(ctx, core.NumberFor(sess.ID, 0))
+		caught = s.opt.OtherNodes.CatchUp(ctx, core.NumberFor(sess.ID, 0))
 		sess, err = s.visible(ctx, c, id)
 	}
 	if err == nil && seq > sess.Last && !caught {
@@ -123,13 +123,13 @@ func (s *Sessions) GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, 
 // have read it on another node: GetAtPosition waits until this node has it too.
 func (s *Sessions) GetAtPosition(ctx context.Context, c chat.Caller, id chat.SessionID, at chat.At) (chat.Session, error) {
 	sess, err := s.visible(ctx, c, id)
-	if err != nil || s.opt.Remote == nil {
+	if err != nil || s.opt.OtherNodes == nil {
 		return sess, err
 	}
 	if last, err := s.event(ctx, sess.ID, sess.Last); err != nil || at <= last.At {
 		return sess, err
 	}
-	caught := s.opt.Remote.CatchUpText(ctx, sess.ID)
+	caught := s.opt.OtherNodes.CatchUpText(ctx, sess.ID)
 	if sess, err = s.visible(ctx, c, id); err == nil && !caught && !s.hasText(sess.ID, at) {
 		err = ErrBehind
 	}
@@ -145,7 +145,7 @@ func (s *Sessions) hasText(id chat.SessionID, at chat.At) bool {
 
 // reach waits until this node of a cluster has the event at which a reader begins.
 func (s *Sessions) reach(ctx context.Context, c chat.Caller, id chat.SessionID, from *core.Start) error {
-	if s.opt.Remote == nil || from.Cursor == nil {
+	if s.opt.OtherNodes == nil || from.Cursor == nil {
 		return nil
 	}
 	_, err := s.GetAt(ctx, c, id, from.Cursor.Seq)

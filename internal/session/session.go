@@ -86,7 +86,7 @@ type Options struct {
 	Quotas       Quotas                              // limits of owners and workspaces
 	Scarce       func() (reserve int64, scarce bool) // reports whether less than twice the disk's reserve is free; nil means never
 	Refused      func(quota string)                  // called with the name of an exceeded quota; must not block
-	Remote       Remote                              // the other nodes of a cluster; nil on a single server
+	OtherNodes   OtherNodes                          // the other nodes of a cluster; nil on a single server
 	Artifacts    artifacts                           // the file store; nil means that there are no files
 	Store        core.StoreFunc                      // stores data that is larger than attachment.MaxInline; nil means that it stays in the event
 	Observers    []Observer                          // receive all changes; see also Observe

@@ -13,8 +13,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// NewID returns a new session id.
-func (s *Sessions) NewID() chat.SessionID {
+// newID returns a new session id.
+func (s *Sessions) newID() chat.SessionID {
 	return chat.SessionID("s-" + ulid.MustNew(ulid.Timestamp(s.opt.Now()), rand.Reader).String())
 }
 
@@ -32,7 +32,7 @@ func (s *Sessions) Create(ctx context.Context, c chat.Caller, n chat.NewSession)
 	}
 	wanted := n.ID
 	if wanted == "" {
-		n.ID = s.NewID()
+		n.ID = s.newID()
 	} else if err := wanted.Validate(); err != nil {
 		return sess, false, err
 	} else if n.ID, _, err = s.resolve(ctx, c, wanted); err != nil {
@@ -79,7 +79,7 @@ func (s *Sessions) checkNew(c chat.Caller, n *chat.NewSession) (err error) {
 // setAlias makes name the caller's alias for a session that is created next, and returns
 // the id for that session. If the alias exists, setAlias returns its id.
 func (s *Sessions) setAlias(ctx context.Context, c chat.Caller, name chat.SessionID) (chat.SessionID, error) {
-	return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(name), s.NewID())
+	return s.log.SetAlias(ctx, c.In(), c.Actor.Key(), string(name), s.newID())
 }
 
 // errForeign means that the id belongs to another owner's session.
@@ -174,16 +174,16 @@ func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *
 	return errTaken(n.ID)
 }
 
-// MaxForeign is the maximum length in bytes of a client's id for a session.
-const MaxForeign = 1024
+// maxForeign is the maximum length in bytes of a client's id for a session.
+const maxForeign = 1024
 
 // Ensure returns the session that an id chosen by a client refers to, as Own does, or
 // creates it. If the id belongs to a session that the caller neither created nor
 // accepted, the new session gets another id, and the wanted id becomes the caller's alias
 // for it.
 func (s *Sessions) Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (sess chat.Session, created bool, err error) {
-	if foreign == "" || len(foreign) > MaxForeign {
-		return sess, false, chat.Errorf(chat.Invalid, "the id of a conversation has 1 to %d bytes", MaxForeign)
+	if foreign == "" || len(foreign) > maxForeign {
+		return sess, false, chat.Errorf(chat.Invalid, "the id of a conversation has 1 to %d bytes", maxForeign)
 	}
 	if sess, err = s.Own(ctx, c, foreign); chat.CodeOf(err) != chat.NotFound {
 		return sess, false, err

@@ -9,8 +9,8 @@ import (
 	"github.com/parley-hq/parley/internal/core"
 )
 
-// mainLine selects the events of the main line.
-var mainLine = ""
+// MainLine selects the events of the main line, which is the line that pages show.
+var MainLine = ""
 
 // takers are the types of the events that takes looks at.
 var takers = []string{chat.TurnStarted{}.Type(), chat.TurnInput{}.Type(), chat.UserMessageWithdrawn{}.Type()}
@@ -31,7 +31,7 @@ func takes(e *chat.Event, message chat.Seq) (bool, error) {
 }
 
 // Await waits until a turn takes up a message of the main line, and returns the event that does it: turn.started, or turn.input
-// of a turn that was running. It calls idle, unless that is nil, each time that nothing has happened for so long. A message that was withdrawn is a
+// of a turn that was running. Each time the session is silent for the given time, it calls idle, unless that is nil. A message that was withdrawn is a
 // conflict.
 func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq, silence time.Duration, idle func() error) (chat.Event, error) {
 	for batch, err := range log.Watch(ctx, c, id, core.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
@@ -45,7 +45,7 @@ func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, messa
 		}
 		for i := range batch.Entries {
 			e := &batch.Entries[i]
-			if e.Piece != nil || e.Label.Workstream != mainLine || !slices.Contains(takers, e.Label.Type) {
+			if e.Piece != nil || e.Label.Workstream != MainLine || !slices.Contains(takers, e.Label.Type) {
 				continue
 			}
 			ev, err := e.Fact.Event()
@@ -62,7 +62,7 @@ func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, messa
 
 // Taken returns the stored event that [Await] waits for, nil when no turn has taken up the message yet.
 func Taken(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
-	for e, err := range log.Events(ctx, c, id, chat.Range{After: message, Workstream: &mainLine, Types: takers}) {
+	for e, err := range log.Events(ctx, c, id, chat.Range{After: message, Workstream: &MainLine, Types: takers}) {
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func Started(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, tur
 	if chat.CodeOf(err) == chat.NotFound {
 		return nil, nil
 	}
-	if _, ok := e.Body.(chat.TurnStarted); err != nil || !ok || e.Workstream != mainLine {
+	if _, ok := e.Body.(chat.TurnStarted); err != nil || !ok || e.Workstream != MainLine {
 		return nil, err
 	}
 	return &e, nil
@@ -102,7 +102,7 @@ func Started(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, tur
 // Last returns the last turn.started event of the main line up to an event, nil when there is none.
 func Last(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, upTo chat.Seq) (*chat.Event, error) {
 	for e, err := range log.Events(ctx, c, id, chat.Range{
-		Before: upTo + 1, Desc: true, Limit: 1, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()},
+		Before: upTo + 1, Desc: true, Limit: 1, Workstream: &MainLine, Types: []string{chat.TurnStarted{}.Type()},
 	}) {
 		return &e, err
 	}

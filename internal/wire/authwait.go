@@ -10,12 +10,12 @@ const MaxUnauthenticated = 32
 type AuthLimit struct {
 	MaxMessage int // bytes; for WSOptions
 	Timeout    time.Duration
-	conns      ConnLimit
+	conns      connLimit
 }
 
 // NewAuthLimit returns a limit for at most total connections at once.
 func NewAuthLimit(total, maxMessage int, timeout time.Duration) *AuthLimit {
-	return &AuthLimit{MaxMessage: maxMessage, Timeout: timeout, conns: ConnLimit{PerAddress: MaxUnauthenticated, Total: total}}
+	return &AuthLimit{MaxMessage: maxMessage, Timeout: timeout, conns: connLimit{PerAddress: MaxUnauthenticated, Total: total}}
 }
 
 // Take counts a connection from addr. It returns nil when there are too many; otherwise [AuthWait.End] must be called.

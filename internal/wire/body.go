@@ -56,15 +56,15 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	}
 }
 
-// CompressFrom is the size from which [WriteBody] compresses.
-const CompressFrom = 1 << 10
+// compressFrom is the size from which [WriteBody] compresses.
+const compressFrom = 1 << 10
 
 // WriteBody answers with a complete body, compressed with zstd or gzip when it has at
-// least CompressFrom bytes and the client accepts it. The caller has set Content-Type; a
+// least compressFrom bytes and the client accepts it. The caller has set Content-Type; a
 // Content-Encoding that is already set is left alone.
 func WriteBody(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	h := w.Header()
-	if len(body) >= CompressFrom && h.Get("Content-Encoding") == "" {
+	if len(body) >= compressFrom && h.Get("Content-Encoding") == "" {
 		addVary(h, "Accept-Encoding")
 		buf := getBuffer()
 		defer putBuffer(buf)

@@ -96,7 +96,7 @@ func TestWriteBody(t *testing.T) {
 		if err != nil || !bytes.Equal(got, c.body) || w.Header().Get("Content-Encoding") != c.encoding {
 			t.Errorf("%q: %d bytes as %q, %v", c.accept, len(got), w.Header().Get("Content-Encoding"), err)
 		}
-		if vary := w.Header().Get("Vary"); (vary == "Accept-Encoding") != (len(c.body) > CompressFrom) {
+		if vary := w.Header().Get("Vary"); (vary == "Accept-Encoding") != (len(c.body) > compressFrom) {
 			t.Errorf("Vary %q", vary)
 		}
 	}

@@ -2,9 +2,9 @@ package wire
 
 import "sync"
 
-// ConnLimit bounds how many connections are open at once, per remote address and
+// connLimit bounds how many connections are open at once, per remote address and
 // in total. It is for connections whose caller is not known yet.
-type ConnLimit struct {
+type connLimit struct {
 	PerAddress, Total int
 
 	mu   sync.Mutex
@@ -13,8 +13,8 @@ type ConnLimit struct {
 }
 
 // Take counts a connection from addr and reports whether there is room for it.
-// Each success needs one [ConnLimit.Release].
-func (l *ConnLimit) Take(addr string) bool {
+// Each success needs one [connLimit.Release].
+func (l *connLimit) Take(addr string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.all >= l.Total || l.open[addr] >= l.PerAddress {
@@ -29,7 +29,7 @@ func (l *ConnLimit) Take(addr string) bool {
 }
 
 // Release undoes one Take.
-func (l *ConnLimit) Release(addr string) {
+func (l *connLimit) Release(addr string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--

@@ -13,7 +13,7 @@ type Route struct {
 	QueryToken bool // ?access_token= is taken here, for clients that cannot set headers
 	PlainText  bool // a body of text/plain is allowed, for clients that send JSON without a content type
 	Upload     bool // form content types and bodies over the limit are allowed
-	Deliberate bool // a GET needs a header that a connBase or an image on a page cannot send; see auth.CheckDeliberate
+	Deliberate bool // a GET needs a header that a link or an image on a page cannot send; see auth.CheckDeliberate
 	LongBody   bool // a body without an end, such as a stream of pieces
 	Refused    bool // the operation is not offered; every request gets the reason
 

@@ -183,7 +183,7 @@ func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header, markBreaks 
 	h.Set("Connection", "close")
 	if s.chunked {
 		h.Set("Transfer-Encoding", "chunked")
-		if s.markBreaks = markBreaks; markBreaks && fromNode(r.UserAgent()) {
+		if s.markBreaks = markBreaks; markBreaks && fromNodeJS(r.UserAgent()) {
 			// Node.js does not use such a connection again either. Others would, and fail because it is closed.
 			h.Set("Connection", "keep-alive")
 			h.Set("Keep-Alive", "timeout=1")
@@ -193,8 +193,8 @@ func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header, markBreaks 
 	s.head = responseHead(http.StatusOK, h)
 }
 
-// fromNode reports whether a request comes from fetch of Node.js.
-func fromNode(userAgent string) bool {
+// fromNodeJS reports whether a request comes from fetch of Node.js.
+func fromNodeJS(userAgent string) bool {
 	return userAgent == "node" || userAgent == "undici" || strings.HasPrefix(userAgent, "Node.js/")
 }
 

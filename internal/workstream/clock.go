@@ -144,10 +144,10 @@ func Due(w *chat.Workstream, now chat.At) []chat.Body {
 		out = append(out, chat.WorkstreamWarning{ID: w.ID, Share: warn, Message: "It has " + left.Round(time.Second).String() + " left."})
 	}
 	if !w.WrappingUp && now >= at(w, wrapUp) {
-		out = append(out, chat.WorkstreamSteered{ID: w.ID, Command: chat.SteerWrapUp, Text: WrapUp})
+		out = append(out, chat.WorkstreamSteered{ID: w.ID, Command: chat.SteerWrapUp, Text: wrapUpText})
 	}
 	return out
 }
 
-// WrapUp is the message to a child when most of its time has passed.
-const WrapUp = "Most of your time has passed. Wrap up: finish what you are doing and give your result now."
+// wrapUpText is the message to a child when most of its time has passed.
+const wrapUpText = "Most of your time has passed. Wrap up: finish what you are doing and give your result now."

@@ -17,6 +17,7 @@ import (
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/retry"
 	"github.com/parley-hq/parley/internal/text"
 )
 
@@ -155,14 +156,8 @@ func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 {
 		return time.Duration(ms * float64(time.Millisecond))
 	}
-	v := h.Get("Retry-After")
-	if s, err := strconv.ParseFloat(v, 64); err == nil && s > 0 {
-		return time.Duration(s * float64(time.Second))
-	}
-	if at, err := http.ParseTime(v); err == nil {
-		return max(0, time.Until(at))
-	}
-	return 0
+	wait, _ := retry.After(h)
+	return wait
 }
 
 // sentence shortens an endpoint's text to one line for use in a message.

@@ -31,15 +31,15 @@ func Builtin(names ...string) ([]Tool, error) {
 		}
 		i := slices.IndexFunc(all, func(t Tool) bool { return t.Name == name })
 		if i < 0 {
-			return nil, chat.Errorf(chat.Invalid, "%q is no built-in tool; there are %s", name, strings.Join(BuiltinNames(), ", "))
+			return nil, chat.Errorf(chat.Invalid, "%q is no built-in tool; there are %s", name, strings.Join(builtinNames(), ", "))
 		}
 		out = append(out, all[i])
 	}
 	return out, nil
 }
 
-// BuiltinNames lists the built-in tools.
-func BuiltinNames() []string {
+// builtinNames lists the built-in tools.
+func builtinNames() []string {
 	var out []string
 	for _, t := range slices.Concat(builtins, workstreams) {
 		out = append(out, t.Name)

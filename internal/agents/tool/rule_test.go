@@ -82,14 +82,16 @@ func TestRulesAreChecked(t *testing.T) {
 }
 
 func TestBuiltinNames(t *testing.T) {
-	if _, err := tool.Builtin("ask_user", "fly"); err == nil || !strings.Contains(err.Error(), "update_plan") {
-		t.Error(err)
+	_, err := tool.Builtin("ask_user", "fly")
+	if err == nil || !strings.Contains(err.Error(), "update_plan") {
+		t.Fatal(err)
 	}
+	_, names, _ := strings.Cut(err.Error(), "there are ")
 	tools, err := tool.Builtin()
 	if err != nil || len(tools) != 4 {
 		t.Fatal(tools, err)
 	}
-	all, err := tool.Builtin(tool.BuiltinNames()...)
+	all, err := tool.Builtin(strings.Split(names, ", ")...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,14 +45,14 @@ func (f *Folder) path(name string) string { return filepath.Join(f.dir, name) }
 // Store is the folder of the store.
 func (f *Folder) Store() string { return f.path("store") }
 
-// Incoming is the folder into which a copy is received.
-func (f *Folder) Incoming() string { return f.path("store.incoming") }
+// incoming is the folder into which a copy is received.
+func (f *Folder) incoming() string { return f.path("store.incoming") }
 
 func (f *Folder) received() string { return f.path("store.received") }
 func (f *Folder) replaced() string { return f.path("store.replaced") }
 
-// Damaged is the folder of a store that cannot be opened.
-func (f *Folder) Damaged() string { return f.path("store.damaged") }
+// damaged is the folder of a store that cannot be opened.
+func (f *Folder) damaged() string { return f.path("store.damaged") }
 
 func membershipFile(store string) string { return filepath.Join(store, "cluster") }
 
@@ -92,10 +92,10 @@ func (f *Folder) HasStore() bool { return exists(filepath.Join(f.Store(), "db"))
 
 // Begin makes an empty folder for a copy.
 func (f *Folder) Begin() (dir string, err error) {
-	if err := f.removeAll(f.Incoming()); err != nil {
+	if err := f.removeAll(f.incoming()); err != nil {
 		return "", err
 	}
-	return f.Incoming(), os.MkdirAll(f.Incoming(), 0o700)
+	return f.incoming(), os.MkdirAll(f.incoming(), 0o700)
 }
 
 // Complete marks the incoming copy as complete. Its files are synced. Recover puts it in place, when no process uses the store.
@@ -103,22 +103,22 @@ func (f *Folder) Complete(m Membership) error {
 	if err := f.before(); err != nil {
 		return err
 	}
-	if err := sealed.WriteFile(membershipFile(f.Incoming()), m); err != nil {
+	if err := sealed.WriteFile(membershipFile(f.incoming()), m); err != nil {
 		return err
 	}
-	if err := SyncFolders(f.Incoming()); err != nil {
+	if err := SyncFolders(f.incoming()); err != nil {
 		return err
 	}
 	if err := f.removeAll(f.received()); err != nil {
 		return err
 	}
-	return f.rename(f.Incoming(), f.received())
+	return f.rename(f.incoming(), f.received())
 }
 
 // SetAside puts a store that cannot be opened aside. The folder has an empty one then, which needs a copy.
 func (f *Folder) SetAside(m Membership) error {
-	if !exists(f.Damaged()) {
-		if err := f.rename(f.Store(), f.Damaged()); err != nil {
+	if !exists(f.damaged()) {
+		if err := f.rename(f.Store(), f.damaged()); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (f *Folder) SetAside(m Membership) error {
 
 // Recover finishes or undoes what an earlier process has begun. It is called before the store is opened.
 func (f *Folder) Recover() error {
-	if err := f.removeAll(f.Incoming()); err != nil {
+	if err := f.removeAll(f.incoming()); err != nil {
 		return err
 	}
 	if exists(f.received()) {
@@ -143,7 +143,7 @@ func (f *Folder) Recover() error {
 			return err
 		}
 	}
-	if exists(f.Damaged()) && !exists(f.Store()) { // killed while it was put aside
+	if exists(f.damaged()) && !exists(f.Store()) { // killed while it was put aside
 		if err := f.restoreMembership(); err != nil {
 			return err
 		}
@@ -153,7 +153,7 @@ func (f *Folder) Recover() error {
 		return err
 	}
 	if there && m.NeedsCopy == "" && m.Cluster != "" {
-		if err := f.removeAll(f.Damaged()); err != nil {
+		if err := f.removeAll(f.damaged()); err != nil {
 			return err
 		}
 	}
@@ -163,7 +163,7 @@ func (f *Folder) Recover() error {
 // restoreMembership makes the empty store that belongs to the one that was put aside.
 func (f *Folder) restoreMembership() error {
 	var m Membership
-	if err := sealed.ReadFile(membershipFile(f.Damaged()), &m); err != nil {
+	if err := sealed.ReadFile(membershipFile(f.damaged()), &m); err != nil {
 		return err
 	}
 	m.NeedsCopy = "its store cannot be opened"

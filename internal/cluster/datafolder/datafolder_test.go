@@ -86,7 +86,7 @@ func TestAStoreIsReplacedAsAWholeWhereverTheProcessIsKilled(t *testing.T) {
 			if merr != nil || !there || m.Cluster != "c1" || (m.NeedsCopy == "") != (data == "new") {
 				t.Fatalf("killed at step %d: the store has %q, %+v, %v", kill, data, m, merr)
 			}
-			if damaged && data != "new" && data != "old" && read(t, filepath.Join(f.Damaged(), "db", "data")) != "old" {
+			if damaged && data != "new" && data != "old" && read(t, filepath.Join(f.damaged(), "db", "data")) != "old" {
 				t.Fatalf("killed at step %d: the damaged store is gone before there is a copy", kill)
 			}
 			if err := copyOver(t, f, damaged); err != nil {

@@ -73,7 +73,7 @@ func readMessage(b []byte) (m message, partition int, ok bool) {
 	return message{b[0], b[messageHeader:], waited}, int(binary.BigEndian.Uint16(b[1:])), true
 }
 
-// Send implements session.Remote.
+// Send implements session.OtherNodes.
 func (n *Node) Send(ctx context.Context, id chat.SessionID, call []byte, repeat bool) (wait func() ([]byte, error)) {
 	return n.send(ctx, n.partOf(id), message{kind: msgCall, body: call}, repeat)
 }

@@ -19,12 +19,12 @@ import (
 // catchUpTime is how long a request for an unknown session, event or file waits for what other nodes have.
 const catchUpTime = 2 * time.Second
 
-// CatchUp implements session.Remote.
+// CatchUp implements session.OtherNodes.
 func (n *Node) CatchUp(ctx context.Context, number chat.Number) bool {
 	return n.catchUp(ctx, n.partOfNumber(number))
 }
 
-// CatchUpAlias implements session.Remote.
+// CatchUpAlias implements session.OtherNodes.
 func (n *Node) CatchUpAlias(ctx context.Context, workspace, actorKey, foreign string) bool {
 	return n.catchUp(ctx, n.partOfAlias(journal.AliasIDOf(workspace, actorKey, foreign)))
 }
@@ -128,7 +128,7 @@ func (n *Node) confirmOwner(ctx context.Context, p *part) error {
 	return nil
 }
 
-// CatchUpText implements session.Remote.
+// CatchUpText implements session.OtherNodes.
 func (n *Node) CatchUpText(ctx context.Context, id chat.SessionID) bool {
 	p := n.partOf(id)
 	if p.status().Owns {
@@ -149,7 +149,7 @@ func (n *Node) CatchUpText(ctx context.Context, id chat.SessionID) bool {
 	return ok
 }
 
-// ReadLog implements session.Remote.
+// ReadLog implements session.OtherNodes.
 func (n *Node) ReadLog(ctx context.Context, id chat.SessionID) bool {
 	p, log := n.partOf(id), n.partitions()
 	if log == nil {

@@ -16,7 +16,7 @@ import (
 // eraseWait is how long an erasure waits for another node.
 const eraseWait = 10 * time.Second
 
-// Erased implements session.Remote. When all nodes have removed the session, its text is removed from the log of the partition
+// Erased implements session.OtherNodes. When all nodes have removed the session, its text is removed from the log of the partition
 // as well. Otherwise the log keeps it until the missing nodes have read it.
 func (n *Node) Erased(ctx context.Context, r *chat.Receipt) {
 	p := n.partOf(r.Session)

@@ -133,7 +133,7 @@ func New(opt Options) *Node {
 
 // NewSessions returns the session rules of this node. It is called once, before Run.
 func (n *Node) NewSessions(opt session.Options) *session.Sessions {
-	opt.Remote = n
+	opt.OtherNodes = n
 	n.sessions = session.New(n.journal, live{n.opt.Hub, n}, opt)
 	return n.sessions
 }

@@ -34,7 +34,7 @@
 //
 // # Concurrency
 //
-// A stream is one goroutine with its own feed. Requests that send to one conversation hold its gate while they decide, so
-// of two messages to an idle agent one is refused. Locks are taken in the order gate, q.records. Run makes callbacks and
+// A stream is one goroutine with its own feed. Requests that send to one conversation hold its send lock while they decide, so
+// of two messages to an idle agent one is refused. Locks are taken in the order send lock, q.records. Run makes callbacks and
 // finishes deletions.
 package letta

@@ -20,7 +20,7 @@ type run struct {
 }
 
 // mainLine is the workstream of runs.
-var mainLine = ""
+var mainLine = turnlog.MainLine
 
 // eventByID returns the session and the number of the event that an id was made from.
 func (q *request) eventByID(kind, prefix, id string) (chat.Session, chat.Seq, error) {

@@ -86,7 +86,7 @@ func (q *request) send(cv *conversation, req *sendRequest) (f *follower, err err
 		return nil, err
 	}
 	// Requests to other nodes of a cluster do not have this lock. What they change is found by the draft's Expect.
-	defer q.gates.Lock(string(cv.session))()
+	defer q.sendLocks.Lock(string(cv.session))()
 	err = retry.WhileChanged(q.ctx, func() error {
 		f, err = q.sendOnce(cv, req)
 		return err

@@ -68,11 +68,11 @@ const via = "letta"
 
 // Dialect serves Letta's clients.
 type Dialect struct {
-	opt   Options
-	files attachment.Store
-	log   *slog.Logger
-	http  *edge.HTTP
-	gates keylock.Locks // by session id: of several requests that send to a conversation, one decides at a time
+	opt       Options
+	files     attachment.Store
+	log       *slog.Logger
+	http      *edge.HTTP
+	sendLocks keylock.Locks // by session id: of several requests that send to a conversation, one decides at a time
 
 	callbacks chan pendingCallback // for Run
 	sets      *record.Sets

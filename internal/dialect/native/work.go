@@ -30,7 +30,7 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 	}
 	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
 		worker := workerCaller(c, name)
-		k := &work{socket: newSocket(d, conn, &worker), name: name, box: make(chan struct{}, 1)}
+		k := &work{socket: newSocket(d, conn, &worker), name: name, notEmpty: make(chan struct{}, 1)}
 		k.paced = true // a refused frame would fail the agent's turn
 		k.again = k.repeats
 		return k.run(ctx)
@@ -53,9 +53,9 @@ type work struct {
 	commands     []chat.AgentCommand
 	cut          context.CancelCauseFunc // ends the connection
 
-	mu    sync.Mutex
-	queue []serverFrame
-	box   chan struct{} // signals that the queue is not empty; capacity 1
+	mu       sync.Mutex
+	queue    []serverFrame
+	notEmpty chan struct{} // signals that the queue is not empty; capacity 1
 }
 
 func (w *work) run(ctx context.Context) error {
@@ -68,7 +68,7 @@ func (w *work) run(ctx context.Context) error {
 	}
 	w.cut(nil)
 	wg.Wait()
-	if cause := context.Cause(ctx); errors.Is(cause, errDeaf) || errors.Is(cause, errReconnect) {
+	if cause := context.Cause(ctx); errors.Is(cause, errQueueFull) || errors.Is(cause, errReconnect) {
 		return &wire.CloseError{Code: wire.CloseTryLater, Reason: cause.Error(), Ours: true}
 	}
 	return err
@@ -220,7 +220,7 @@ const (
 )
 
 var (
-	errDeaf      = errors.New("this worker does not read what it is told")
+	errQueueFull = errors.New("this worker does not read what it is told")
 	errReconnect = errors.New("another node has taken a session over; connect again to go on with its turn")
 )
 
@@ -232,11 +232,11 @@ func (w *work) push(f serverFrame) {
 	}
 	w.mu.Unlock()
 	if full {
-		w.cut(errDeaf)
+		w.cut(errQueueFull)
 		return
 	}
 	select {
-	case w.box <- struct{}{}:
+	case w.notEmpty <- struct{}{}:
 	default:
 	}
 }
@@ -245,7 +245,7 @@ func (w *work) push(f serverFrame) {
 func (w *work) tell(ctx context.Context) {
 	for {
 		select {
-		case <-w.box:
+		case <-w.notEmpty:
 		case <-ctx.Done():
 			return
 		}

@@ -22,7 +22,7 @@ func (d *Dialect) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-			if n, err := d.Expire(ctx); err != nil && ctx.Err() == nil {
+			if n, err := d.expire(ctx); err != nil && ctx.Err() == nil {
 				d.log.ErrorContext(ctx, "old runs could not be erased; this is tried again", "err", err)
 			} else if n > 0 {
 				d.log.InfoContext(ctx, "old runs were erased", "runs", n)
@@ -32,9 +32,9 @@ func (d *Dialect) Run(ctx context.Context) error {
 	}
 }
 
-// Expire erases now what is older than the retention and returns how many runs
+// expire erases now what is older than the retention and returns how many runs
 // that were.
-func (d *Dialect) Expire(ctx context.Context) (erased int, err error) {
+func (d *Dialect) expire(ctx context.Context) (erased int, err error) {
 	if d.opt.Retention <= 0 {
 		return 0, nil
 	}

@@ -39,19 +39,19 @@ func TestRetentionErasesOnlyOldRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := w.dialect.Expire(t.Context()); n != 0 || err != nil {
+	if n, err := w.dialect.expire(t.Context()); n != 0 || err != nil {
 		t.Fatalf("without a retention %d runs go (%v)", n, err)
 	}
 	opt := w.dialect.opt
 	opt.Retention = 24 * time.Hour
 	keeper := New(opt)
-	if n, err := keeper.Expire(t.Context()); n != 0 || err != nil {
+	if n, err := keeper.expire(t.Context()); n != 0 || err != nil {
 		t.Fatalf("%d runs go too early (%v)", n, err)
 	}
 	mu.Lock()
 	now = now.Add(25 * time.Hour)
 	mu.Unlock()
-	if n, err := keeper.Expire(t.Context()); n != 2 || err != nil {
+	if n, err := keeper.expire(t.Context()); n != 2 || err != nil {
 		t.Fatalf("%d runs go (%v), want 2", n, err)
 	}
 	if _, err := w.Sessions.Get(t.Context(), elsewhere, far.ID); chat.CodeOf(err) != chat.Gone {

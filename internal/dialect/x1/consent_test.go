@@ -72,7 +72,7 @@ func TestASidecarServesItsAgent(t *testing.T) {
 		"a member, of nobody":          {token("helper"), "of-nobody", ""},
 		"a member, of another sidecar": {token("helper"), "attended", chat.Denied},
 	} {
-		_, err := w.dialect.Issue(ctx, c.caller, c.id, Sidecar, 0)
+		_, err := w.dialect.issue(ctx, c.caller, c.id, Sidecar, 0)
 		if chat.CodeOf(err) != c.want {
 			t.Errorf("%s: %v", name, err)
 		}

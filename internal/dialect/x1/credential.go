@@ -147,8 +147,8 @@ func (k *keyring) claims(user string) (h claims, err error) {
 	return h, nil
 }
 
-// Issue returns a credential for a session. It allows no more than the caller may do.
-func (d *Dialect) Issue(ctx context.Context, c chat.Caller, id chat.SessionID, role Role, life time.Duration) (Credential, error) {
+// issue returns a credential for a session. It allows no more than the caller may do.
+func (d *Dialect) issue(ctx context.Context, c chat.Caller, id chat.SessionID, role Role, life time.Duration) (Credential, error) {
 	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if err != nil {
 		return Credential{}, err

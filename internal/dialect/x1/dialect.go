@@ -56,8 +56,8 @@ type Options struct {
 	Dir      string                                                       // folder of the watermark and of the key of credentials
 	Key      []byte                                                       // signs credentials; nil means a key in Dir
 
-	Owns   func(chat.SessionID) bool // whether this node of a cluster owns a session; nil means all
-	Spread func(data []byte)         // sends a presence message to HeardPresence of the other nodes, and may lose it; nil means that there are none
+	Owns      func(chat.SessionID) bool // whether this node of a cluster owns a session; nil means all
+	Broadcast func(data []byte)         // sends a presence message to ReceivePresence of the other nodes, and may lose it; nil means that there are none
 
 	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then
 

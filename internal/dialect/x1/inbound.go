@@ -164,7 +164,7 @@ func (k *inbound) handle(ctx context.Context, conn *nats.Conn, a *incoming) {
 		if a.msg.Subject != Subject(a.id, Presence) { // else the sidecar has received it
 			_ = conn.PublishMsg(&nats.Msg{Subject: Subject(a.id, Presence), Data: a.msg.Data})
 		}
-		k.d.spread(a)
+		k.d.broadcast(a)
 	case History:
 		k.d.history(ctx, a, int(conn.MaxPayload())-headroom)
 	default:

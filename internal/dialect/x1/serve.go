@@ -48,7 +48,7 @@ func (d *Dialect) serveCredential(w http.ResponseWriter, r *http.Request, c chat
 	if err != nil {
 		return err
 	}
-	cred, err := d.Issue(r.Context(), c, id, ask.Role, time.Duration(ask.TTL*float64(time.Second)))
+	cred, err := d.issue(r.Context(), c, id, ask.Role, time.Duration(ask.TTL*float64(time.Second)))
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (d *Dialect) serveCredential(w http.ResponseWriter, r *http.Request, c chat
 // serveTraffic lists traffic records, the newest first.
 func (d *Dialect) serveTraffic(r *http.Request, c chat.Caller) (any, error) {
 	q := edge.NewQuery(r)
-	query := TrafficQuery{Session: chat.SessionID(q.Text("session")), Subject: q.Text("subject"), Before: q.Sequence("before", 0), Limit: q.Limit(100, 1000)}
+	query := trafficQuery{Session: chat.SessionID(q.Text("session")), Subject: q.Text("subject"), Before: q.Sequence("before", 0), Limit: q.Limit(100, 1000)}
 	if q.Err != nil {
 		return nil, q.Err
 	}
@@ -67,5 +67,5 @@ func (d *Dialect) serveTraffic(r *http.Request, c chat.Caller) (any, error) {
 	if query.Session, err = d.opt.Sessions.Resolve(r.Context(), c, query.Session); err != nil {
 		return nil, err
 	}
-	return d.Traffic(r.Context(), c, query)
+	return d.listTraffic(r.Context(), c, query)
 }

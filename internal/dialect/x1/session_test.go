@@ -370,12 +370,12 @@ func TestPresenceReachesTheSidecar(t *testing.T) {
 // A viewer is connected to another node than the sidecar, which gets each presence message once.
 func TestPresenceReachesTheSidecarAtAnotherNode(t *testing.T) {
 	var nodes [2]*testServer
-	var spread [2]atomic.Int32
+	var sent [2]atomic.Int32
 	for i := range nodes {
 		nodes[i] = newServer(t, options{change: func(o *Options) {
-			o.Spread = func(data []byte) {
-				spread[i].Add(1)
-				nodes[1-i].dialect.HeardPresence(data)
+			o.Broadcast = func(data []byte) {
+				sent[i].Add(1)
+				nodes[1-i].dialect.ReceivePresence(data)
 			}
 		}})
 		nodes[i].create("s1", chat.NoAgent)
@@ -399,7 +399,7 @@ func TestPresenceReachesTheSidecarAtAnotherNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	nodes[1].until("the viewer gets it", func() bool { return len(heard.all()) == 1 })
-	if n := spread[0].Load(); n != 1 {
+	if n := sent[0].Load(); n != 1 {
 		t.Errorf("the node of the sidecar has sent %d messages to the other one", n)
 	}
 }
@@ -421,7 +421,7 @@ func TestTrafficRecordsAreStored(t *testing.T) {
 	if r := sidecar.askMsg(&nats.Msg{Subject: Subject("s1", Traffic), Data: []byte(`{"session_id":"s2"}`)}); r.Error == nil {
 		t.Fatal("a record that names another session was taken")
 	}
-	var page TrafficPage
+	var page trafficPage
 	if code := w.call("GET", "/parley/v1/x1/audit", tokenOf("root"), nil, &page); code != 200 || len(page.Records) != 2 || page.Records[0].Subject != "x1.audit.graph.query" {
 		t.Fatal(code, page)
 	}

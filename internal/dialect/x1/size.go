@@ -26,8 +26,8 @@ func fit(id chat.SessionID, f chat.Fact, limit int) ([]byte, error) {
 	return referenceTo(id, f), err
 }
 
-// Reference is the payload of an event that is too large for NATS.
-type Reference struct {
+// referencePayload is the payload of an event that is too large for NATS.
+type referencePayload struct {
 	Ref struct {
 		Bytes int    `json:"bytes"` // of the event as it is stored
 		URL   string `json:"url"`   // where it can be read, below the server's HTTP address
@@ -45,7 +45,7 @@ func referenceTo(id chat.SessionID, f chat.Fact) []byte {
 
 func reference(e *chat.Event, size int) []byte {
 	out := *e
-	var r Reference
+	var r referencePayload
 	r.Ref.Bytes = size
 	r.Ref.URL = "/parley/v1/sessions/" + url.PathEscape(string(e.Session)) + "/events?after=" + strconv.FormatUint(uint64(e.Seq)-1, 10) + "&limit=1"
 	out.Payload, _ = json.Marshal(r) // cannot fail

@@ -19,8 +19,8 @@ const trafficSession chat.SessionID = "sys-audit"
 // trafficType is the type of these events.
 const trafficType = "audit.recorded"
 
-// TrafficRecord is one record.
-type TrafficRecord struct {
+// trafficRecord is one record.
+type trafficRecord struct {
 	Sequence chat.Seq        `json:"sequence"`
 	At       chat.At         `json:"timestamp"`
 	Subject  string          `json:"subject"`
@@ -29,17 +29,17 @@ type TrafficRecord struct {
 	Record   json.RawMessage `json:"record"`       // as it was published
 }
 
-// TrafficQuery selects records.
-type TrafficQuery struct {
+// trafficQuery selects records.
+type trafficQuery struct {
 	Session chat.SessionID // "" means all
 	Subject string         // a prefix
 	Before  chat.Seq       // older than that one; 0 means from the newest
 	Limit   int
 }
 
-// TrafficPage is a page of records, the newest first.
-type TrafficPage struct {
-	Records []TrafficRecord `json:"records"`
+// trafficPage is a page of records, the newest first.
+type trafficPage struct {
+	Records []trafficRecord `json:"records"`
 	Next    chat.Seq        `json:"next_before,omitempty"` // 0 at the end
 }
 
@@ -75,7 +75,7 @@ func (d *Dialect) trafficDraft(a *incoming) (chat.Draft, error) {
 	if len(a.msg.Data) > maxRecord {
 		return chat.Draft{}, chat.Errorf(chat.TooLarge, "a record has at most %d KiB", maxRecord>>10)
 	}
-	r := TrafficRecord{Subject: a.msg.Subject, Session: a.id, Record: a.msg.Data}
+	r := trafficRecord{Subject: a.msg.Subject, Session: a.id, Record: a.msg.Data}
 	if a.id != "" {
 		r.Subject = Subject(a.id, Traffic)
 	}
@@ -114,10 +114,10 @@ func (d *Dialect) trafficDraft(a *incoming) (chat.Draft, error) {
 	return draft, draft.Normalize()
 }
 
-// Traffic lists records. The owner of a session may see those of the session; the whole
+// listTraffic lists records. The owner of a session may see those of the session; the whole
 // list needs the scope admin for all workspaces.
-func (d *Dialect) Traffic(ctx context.Context, c chat.Caller, q TrafficQuery) (TrafficPage, error) {
-	page := TrafficPage{Records: []TrafficRecord{}}
+func (d *Dialect) listTraffic(ctx context.Context, c chat.Caller, q trafficQuery) (trafficPage, error) {
+	page := trafficPage{Records: []trafficRecord{}}
 	if !c.AdministersAll() {
 		if q.Session == "" {
 			return page, chat.Errorf(chat.Denied, "the records of all sessions need the scope admin for all workspaces; name one of your sessions")
@@ -139,7 +139,7 @@ func (d *Dialect) Traffic(ctx context.Context, c chat.Caller, q TrafficQuery) (T
 		if err != nil {
 			return page, err
 		}
-		var r TrafficRecord
+		var r trafficRecord
 		if err := json.Unmarshal(e.Payload, &r); err != nil {
 			return page, err
 		}
