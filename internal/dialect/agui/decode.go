@@ -20,7 +20,7 @@ const (
 	maxParts    = 100
 	maxTools    = 256
 	maxResume   = 1000
-	maxID       = 1024 // bytes of an id, as session.MaxForeign
+	maxID       = 1024 // bytes of an id, as in package session
 	maxState    = 256 << 10
 )
 

@@ -179,6 +179,30 @@ func TestConnectReplaysAllRuns(t *testing.T) {
 	}
 }
 
+// A page that connects again would append the text of a run to what it has of it.
+func TestPageThatConnectsAgainForgetsItsRuns(t *testing.T) {
+	s := newTestServer(t, setup{})
+	history := []string{"u0 before", `{"id":"a0","role":"assistant","content":"I said that"}`}
+	first := s.run(body("th", "r1", append(history, "u1 one")...))
+	has := append(history, "u1 one", `{"id":"`+first[1].MessageID+`","role":"assistant","content":"You sa"}`)
+	frames := s.stream("/api/copilotkit/agent/demo/connect", body("th", "c", has...))
+	if frames[0].Type != "RUN_STARTED" || frames[1].Type != "MESSAGES_SNAPSHOT" || frames[1].id != "" {
+		t.Fatalf("got %s", types(frames))
+	}
+	var shown []string
+	for _, m := range frames[1].Messages {
+		shown = append(shown, m.Role+" "+m.ID)
+	}
+	if len(shown) != 3 || shown[0] != "user u0" || shown[1] != "assistant "+frames[0].Input.Messages[1].ID || shown[2] != "user u1" || said(frames) != "You said: one" {
+		t.Errorf("the page keeps %v, and gets %q", shown, said(frames))
+	}
+	for _, f := range s.stream("/api/copilotkit/agent/demo/connect", body("th", "c", "u1 one")) {
+		if f.Type == "MESSAGES_SNAPSHOT" {
+			t.Errorf("a page without answers: %s", f.json)
+		}
+	}
+}
+
 func TestTanStackFindsRunsAndThreads(t *testing.T) {
 	s := newTestServer(t, setup{})
 	live := s.run(body("th", "r1", "u1 hello"), "X-Run-Id", "r1")

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/agents/remote"
+	"github.com/parley-hq/parley/internal/agents/httpagent"
 )
 
 // summary is what the transcript of a session shows: a line for each event of the agent, people and turns.
@@ -59,7 +59,7 @@ func (s *testServer) summary(id chat.SessionID) string {
 // TestRoundTripGivesTheSameTranscript: an agent of the kind ag-ui that calls this dialect is a session with the same transcript.
 func TestRoundTripGivesTheSameTranscript(t *testing.T) {
 	near := newTestServer(t, setup{})
-	a, err := remote.New(remote.Options{Protocol: remote.AGUI, URL: near.HTTP.URL + "/ag-ui/demo", NoAsk: true})
+	a, err := httpagent.New(httpagent.Options{Protocol: httpagent.AGUI, URL: near.HTTP.URL + "/ag-ui/demo", NoAsk: true})
 	if err != nil {
 		t.Fatal(err)
 	}

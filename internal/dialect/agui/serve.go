@@ -2,6 +2,7 @@ package agui
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
+	"github.com/parley-hq/parley/internal/turnlog"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -24,7 +26,7 @@ type Options struct {
 const via = "agui"
 
 // mainLine is the line whose turns are runs.
-var mainLine = pages.MainLine
+var mainLine = turnlog.MainLine
 
 // Dialect serves AG-UI clients.
 type Dialect struct {
@@ -114,12 +116,7 @@ func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, age
 	var t *target
 	switch last := r.Header.Get("Last-Event-ID"); {
 	case connect:
-		t = &target{caller: c, thread: in.ThreadID, variant: f, whole: true}
-		var sess chat.Session
-		if sess, err = d.find(ctx, c, in.ThreadID); chat.CodeOf(err) == chat.NotFound {
-			err = nil // a thread that does not exist yet has no runs
-		}
-		t.session = sess.ID
+		t, err = d.connect(ctx, c, in, f)
 	case last != "":
 		t, err = d.resumeAfter(ctx, c, in.ThreadID, in.RunID, last, f)
 	default:
@@ -129,4 +126,42 @@ func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, age
 		return err
 	}
 	return d.stream(w, r, t)
+}
+
+// connect shows all runs of a thread.
+func (d *Dialect) connect(ctx context.Context, c chat.Caller, in *input, f variant) (*target, error) {
+	t := &target{caller: c, thread: in.ThreadID, variant: f, whole: true}
+	sess, err := d.find(ctx, c, in.ThreadID)
+	if chat.CodeOf(err) == chat.NotFound {
+		return t, nil // a thread that does not exist yet has no runs
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.session = sess.ID
+	return t, d.forgetRuns(ctx, t, in.Messages)
+}
+
+// forgetRuns lets a page that connects again forget the runs that it has: it would append the text of a run to what it has of it.
+func (d *Dialect) forgetRuns(ctx context.Context, t *target, has []message) error {
+	if !slices.ContainsFunc(has, func(m message) bool { return m.Role != "user" }) {
+		return nil
+	}
+	var kept []message // the imported ones, which come before the snapshot, and those of people
+	oldest := chat.Range{Limit: 1 + maxImported, Workstream: &mainLine}
+	for e, err := range d.Sessions.Events(ctx, t.caller, t.session, oldest) {
+		if err != nil {
+			return err
+		}
+		if m, ok := messageOf(&e); ok && isImported(&e) {
+			kept = append(kept, m)
+		}
+	}
+	for _, m := range has {
+		if m.Role == "user" && !slices.ContainsFunc(kept, func(k message) bool { return k.ID == m.ID }) {
+			kept = append(kept, m)
+		}
+	}
+	t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: kept})
+	return nil
 }

@@ -83,7 +83,7 @@ type gotEvent struct {
 	}
 	Usage    []map[string]any
 	Input    *struct{ Messages []struct{ ID, Role string } }
-	Messages []struct{ ID string }
+	Messages []struct{ ID, Role string }
 	Snapshot json.RawMessage
 }
 

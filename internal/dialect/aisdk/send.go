@@ -8,13 +8,12 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/attachment"
-	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // mainLine is the line of the turns that pages see.
-var mainLine = pages.MainLine
+var mainLine = turnlog.MainLine
 
 // send does what a page asks for and returns what the response shows.
 func (d *Dialect) send(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
@@ -136,6 +135,9 @@ func (d *Dialect) reply(ctx context.Context, c chat.Caller, st *chat.State, draf
 		}
 		if p.Input == nil {
 			if st.Session.Policy == chat.Queue || st.Session.Policy == "" {
+				if p.Approval != nil && !slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return !c.Client }) {
+					return t, false, chat.Errorf(chat.Conflict, "The agent waits for the result of a tool of your page: send that before you send a message.")
+				}
 				return t, false, chat.Errorf(chat.Conflict, "The agent waits for a decision: approve or deny its request before you send a message.")
 			}
 			continue

@@ -23,10 +23,10 @@ type Options struct {
 
 // SocketOptions are for WebSockets, whose frames may bring a token.
 type SocketOptions struct {
-	Allow        func(c chat.Caller, requests int) error // counts requests; nil means no limit
-	Authenticate func(ctx context.Context, token string) (chat.Caller, error)
-	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
-	Remote       func(*http.Request) string                                               // the client's address
+	Allow         func(c chat.Caller, requests int) error // counts requests; nil means no limit
+	Authenticate  func(ctx context.Context, token string) (chat.Caller, error)
+	Bind          func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
+	ClientAddress func(*http.Request) string                                               // the client's address
 }
 
 // Dialect serves pages of the AI SDK.

@@ -40,7 +40,7 @@ func newTestServerIn(t testing.TB, c *servertest.Cluster, agents map[string]agen
 	}
 	s.dialect = New(Options{
 		Options:       pages.Options{Sessions: s.Sessions, Files: s.Files, Caller: s.Auth.Caller, Conns: s.Conns},
-		SocketOptions: SocketOptions{Authenticate: s.Auth.Authenticate, Bind: s.Auth.Context, Remote: s.Auth.Remote},
+		SocketOptions: SocketOptions{Authenticate: s.Auth.Authenticate, Bind: s.Auth.Context, ClientAddress: s.Auth.ClientAddress},
 	})
 	s.Serve(s.dialect.Routes())
 	return s

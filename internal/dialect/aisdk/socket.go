@@ -10,6 +10,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
+	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
@@ -36,8 +37,10 @@ type socketFrame struct {
 		Authorization string `json:"authorization"` // the transport writes names in lower case
 	} `json:"headers"`
 	Body struct {
-		Agent  string `json:"agent"`
-		Replay string `json:"replay"` // of a resume frame
+		Agent  string          `json:"agent"`
+		Replay string          `json:"replay"` // of a resume frame
+		Tools  json.RawMessage `json:"tools"`
+		System string          `json:"system"`
 	} `json:"body"`
 }
 
@@ -89,7 +92,7 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
 			d.HTTP.Fail(w, r, s.authErr)
 			return
 		}
-		if s.authWait = d.unauthenticated.Take(d.opt.Remote(r)); s.authWait == nil {
+		if s.authWait = d.unauthenticated.Take(d.opt.ClientAddress(r)); s.authWait == nil {
 			d.HTTP.Fail(w, r, chat.Errorf(chat.SlowDown, "Too many connections from your address wait for authentication; try again in a moment.").
 				With("retry_after", int(d.unauthenticated.Timeout.Seconds())+1))
 			return
@@ -152,6 +155,9 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 	var req *sendRequest
 	if err == nil && f.Type == "send" {
 		req, err = decodeSend(b)
+	}
+	if err == nil && req != nil && req.message.Role == roleUser && (f.Body.System != "" || len(f.Body.Tools) > 0) {
+		req.context, err = messageContext(f.Body.System, f.Body.Tools)
 	}
 	if err != nil {
 		return s.fail(ctx, f.Request, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/wire"
@@ -115,6 +116,26 @@ func (c *testSocket) closed() websocket.StatusCode {
 		if _, err := c.read(); err != nil {
 			return websocket.CloseStatus(err)
 		}
+	}
+}
+
+// The transport puts what a page adds to its requests into body.
+func TestAFrameBringsTheToolsOfThePage(t *testing.T) {
+	s := newTestServer(t, nil, "alice")
+	c := s.connect("alice")
+	message := userMessage("c1", "m1", "/echo hello")[1:]
+	c.write(`{"type":"send","requestId":"r1","body":{"system":"be brief","tools":{"clip":{"description":"Reads"}}},` + message)
+	if words, last := c.until("r1"); words != "hello" || last.Type != frameEnd {
+		t.Fatal(words, last)
+	}
+	for _, e := range s.Events("c1", chat.UserMessage{}.Type()) {
+		if context := string(e.Body.(chat.UserMessage).Context); !strings.Contains(context, `"name":"clip"`) || !strings.Contains(context, `"be brief"`) {
+			t.Errorf("the message has the context %s", context)
+		}
+	}
+	c.write(`{"type":"send","requestId":"r2","body":{"tools":{"":{}}},` + userMessage("c1", "m2", "hello")[1:])
+	if _, last := c.until("r2"); last.Type != frameError {
+		t.Error(last)
 	}
 }
 

@@ -115,6 +115,9 @@ func TestAToolOfThePageIsOnePart(t *testing.T) {
 		s := newTestServer(t, nil)
 		asked := s.post(`{"id":"c1","tools":{"place":{"parameters":{"type":"object"}}},"messages":[{"id":"m1","role":"user","parts":[{"type":"text","text":"/tool place {\"a\":1}"}]}]}`)
 		call := asked.find(t, chunkToolInput)["toolCallId"]
+		if early := s.post(userMessage("c1", "m2", "hello")); early.status != 409 || !strings.Contains(early.text, "a tool of your page") {
+			t.Errorf("a message before the result: %d %s", early.status, early.text)
+		}
 		rest := s.answer("c1", asked.id(t), fmt.Sprintf(`{"type":"tool-place","toolCallId":%q,"input":{},%s}`, call, answer))
 		rest.find(t, typ)
 		if rest.finish(t) != finishStop || slices.Contains(rest.types(), chunkToolInput) || len(s.Events("c1", "agent.tool_call")) != 1 {
