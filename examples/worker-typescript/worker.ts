@@ -8,9 +8,10 @@ const client = new ParleyClient({ url: process.env["PARLEY_URL"] ?? "http://127.
 await work(client, "echo", async (turn) => {
   if (turn.text.startsWith("pay ")) {
     const to = turn.text.slice(4);
-    const [decision] = await turn.approve({ text: "May I pay?", calls: [{ call_id: `pay-${turn.id}`, tool: "pay", params: { to } }] });
+    const call_id = `pay-${turn.id}`; // the approval and the call are one entry
+    const [decision] = await turn.approve({ text: "May I pay?", calls: [{ call_id, tool: "pay", params: { to } }] });
     if (!decision?.approve) return turn.say(`Then not. ${decision?.reason ?? ""}`);
-    await turn.call("pay", { to }, async () => `paid ${to}`); // runs once over all attempts
+    await turn.call("pay", { to }, async () => `paid ${to}`, { call_id }); // runs once over all attempts
   }
   const answer = turn.stream();
   // The same words in every attempt: what was shown before is skipped.

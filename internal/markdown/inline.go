@@ -48,8 +48,18 @@ func (p *parser) inline(src string, open bool) []Span {
 	for i := 0; i < len(src); {
 		n := 0 // how many bytes the markup at i has
 		switch c := src[i]; c {
+		case '$':
+			if end := mathEnd(src, i); end > 0 {
+				flush(i)
+				in.add(src[i:end], 0)
+				n = end - i
+			}
 		case '\\':
-			if i+1 < len(src) && isPunct(src[i+1]) {
+			if end := mathEnd(src, i); end > 0 {
+				flush(i)
+				in.add(src[i:end], 0)
+				n = end - i
+			} else if i+1 < len(src) && isPunct(src[i+1]) {
 				flush(i)
 				in.add(src[i+1:i+2], 0)
 				n = 2
@@ -125,6 +135,35 @@ func (p *parser) inline(src string, open bool) []Span {
 	return in.spans()
 }
 
+// maxFormula is how many bytes a formula has at most, so that the time of a text with many unfinished ones stays linear.
+const maxFormula = 2000
+
+// mathEnd is where the formula ends that begins at i, with its marks; 0 when none does. What is in a formula is not markup.
+func mathEnd(src string, i int) int {
+	for _, m := range [][2]string{{"$$", "$$"}, {`\[`, `\]`}, {`\(`, `\)`}, {"$", "$"}} {
+		if !strings.HasPrefix(src[i:], m[0]) {
+			continue
+		}
+		from := i + len(m[0])
+		for at := from; at < min(len(src), from+maxFormula); at++ {
+			if strings.HasPrefix(src[at:], m[1]) {
+				end := at + len(m[1])
+				if at == from || m[0] == "$" && (isSpace(src[from]) || isSpace(src[at-1]) || i > 0 && isWord(src[i-1]) || end < len(src) && isWord(src[end]) || !strings.ContainsAny(src[from:at], `\^_{}=`)) {
+					return 0
+				}
+				return end
+			}
+			if src[at] == '\\' {
+				at++
+			} else if src[at] == '\n' && m[0] == "$" {
+				break
+			}
+		}
+		return 0
+	}
+	return 0
+}
+
 // codeSpan returns the code whose run of backticks begins at i, and where the span ends. In a text that is still
 // growing a span without its closing run reaches to the end.
 func (in *inlines) codeSpan(i, run int, open bool) (text string, end int, ok bool) {
@@ -155,6 +194,13 @@ func runLength(s string) int {
 		n++
 	}
 	return n
+}
+
+func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\n' }
+
+// isWord reports whether c is part of a word or an amount of money.
+func isWord(c byte) bool {
+	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '$' || c >= 0x80
 }
 
 func isPunct(c byte) bool {

@@ -76,6 +76,7 @@ func TestParse(t *testing.T) {
 		{"*foo**bar* and **unclosed", "p I{foo**bar} and **unclosed\n"},
 		{"`a*b*` ``x ` y`` `open", "p M{a*b*} M{x ` y} `open\n"},
 		{`\*not\* \\ a\b`, `p *not* \ a\b` + "\n"},
+		{`so $f(x)\,dx = a_1*b_2*c$ and \[a\_b\] and $$x\\y$$, \$5 or $6`, `p so $f(x)\,dx = a_1*b_2*c$ and \[a\_b\] and $$x\\y$$, $5 or $6` + "\n"},
 		{"&amp; &lt;x&gt; &#65; &nope; AT&T", "p & <x> A &nope; AT&T\n"},
 		{"[text](https://a.example/x) [same.example](same.example)", "p L{text}A{https://a.example/x} L{same.example}\n"},
 		{"[**b** t](<a b> \"title\") ![alt](i.png) [no] (x) [a](b", "p BL{b}L{ t}A{a b} L{alt}A{i.png} [no] (x) [a](b\n"},

@@ -23,7 +23,7 @@ func (s *Server) outer(next http.Handler) http.Handler {
 		s.enter()
 		defer s.leave()
 		begun := time.Now()
-		w := &recorder{ResponseWriter: rw, request: r, dialect: "server"}
+		w := &recorder{ResponseWriter: rw, request: r, dialect: "server", notFound: s.notFound}
 		if s.opt.Node != "" {
 			w.Header().Set("Parley-Node", s.opt.Node)
 		}

@@ -20,6 +20,8 @@ type recorder struct {
 	status  int
 	taken   bool // the connection was hijacked
 	swallow bool // discard the text of net/http's answer
+
+	notFound http.Handler // the page for a browser; nil: it gets the error too
 }
 
 // Unwrap lets http.ResponseController reach deadlines and Flush.
@@ -32,6 +34,15 @@ func (w *recorder) WriteHeader(status int) {
 			switch status {
 			case http.StatusNotFound:
 				w.swallow = true
+				if w.notFound != nil && wantsPage(w.request) {
+					r := w.request.Clone(w.request.Context())
+					r.URL.Path = "/"
+					for _, name := range []string{"Range", "If-None-Match", "If-Modified-Since"} {
+						r.Header.Del(name)
+					}
+					w.notFound.ServeHTTP(notFoundWriter{w.ResponseWriter}, r)
+					return
+				}
 				w.answer(status, chat.Errorf(chat.NotFound, "there is no such address: check the path"))
 				return
 			case http.StatusMethodNotAllowed:
@@ -44,6 +55,16 @@ func (w *recorder) WriteHeader(status int) {
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
+
+// wantsPage reports whether a request is that of a person at a browser.
+func wantsPage(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// notFoundWriter writes every answer with the status 404.
+type notFoundWriter struct{ http.ResponseWriter }
+
+func (w notFoundWriter) WriteHeader(int) { w.ResponseWriter.WriteHeader(http.StatusNotFound) }
 
 func (w *recorder) answer(status int, err error) {
 	writeError(w.ResponseWriter, w.request, status, err)

@@ -126,6 +126,26 @@ func TestLargeBodiesAreReadBeforeTheyAreRefused(t *testing.T) {
 	}
 }
 
+// A person who mistypes an address gets a page; a program gets the error.
+func TestBrowsersGetAPageForAnUnknownAddress(t *testing.T) {
+	s := newServer(t, Options{Auth: openAuth(t)})
+	s.NotFound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.WriteHeader(http.StatusOK)
+		io.WriteString(w, "<h1>"+r.URL.Path+"</h1>")
+	}))
+	w := httptest.NewRecorder()
+	s.Handler().ServeHTTP(w, req("GET", "http://localhost:8000/inboxx", "", "Accept", "text/html,*/*;q=0.8"))
+	if w.Code != 404 || w.Body.String() != "<h1>/</h1>" || w.Header().Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("a browser got %d %q: %s", w.Code, w.Header().Get("Content-Type"), w.Body)
+	}
+	for _, r := range []*http.Request{req("GET", "http://localhost:8000/inboxx", "", "Accept", "*/*"), req("POST", "http://localhost:8000/inboxx", "{}", "Accept", "text/html", "Content-Type", "application/json")} {
+		if got := do(t, s.Handler(), r); got.StatusCode != 404 || got.code != "not_found" {
+			t.Errorf("%s: %d %s", r.Method, got.StatusCode, got.code)
+		}
+	}
+}
+
 func TestHostileRequestsAreRefused(t *testing.T) {
 	a := withTokens(t, nil)
 	reg := prometheus.NewRegistry()

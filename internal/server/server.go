@@ -23,6 +23,7 @@ type Server struct {
 	metrics  *metrics
 	stopping atomic.Bool
 	routes   []Route
+	notFound http.Handler // the page for browsers; may be nil
 
 	mu     sync.Mutex
 	active int           // handlers under way
@@ -61,6 +62,9 @@ func (s *Server) Handle(r Route) {
 	s.mux.Handle(r.Pattern, s.guard(r))
 	s.routes = append(s.routes, r)
 }
+
+// NotFound sets the page that browsers get for an address without a route, with the status 404. Call it before Run.
+func (s *Server) NotFound(page http.Handler) { s.notFound = page }
 
 // Routes lists the routes that were added, the server's own first.
 func (s *Server) Routes() []Route { return slices.Clone(s.routes) }

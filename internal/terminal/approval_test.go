@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,6 +61,34 @@ func (s *answers) sent(cmd tea.Cmd) string {
 
 func approval(params string) chat.AgentApprovalRequest {
 	return chat.AgentApprovalRequest{RequestID: "p-1", Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "deploy", Params: json.RawMessage(params)}}}
+}
+
+// Long arguments leave room for the question, and secrets are not shown.
+func TestApprovalWithLongArguments(t *testing.T) {
+	rows := make([]string, 40)
+	for i := range rows {
+		rows[i] = fmt.Sprintf(`{"service":"svc-%d","password":"hunter2"}`, i)
+	}
+	s := newAnswers(t, approval(`{"api_key":"k-very-secret","max_tokens":12,"rows":[`+strings.Join(rows, ",")+`]}`))
+	s.mustShow("  deploy", `    "api_key": "••••••",`, `    "max_tokens": 12,`, "more lines · v shows all", "1. Approve")
+	if shown := s.View().Content; strings.Contains(shown, "k-very-secret") || strings.Contains(shown, "hunter2") || strings.Contains(shown, "svc-9") {
+		t.Fatalf("it shows\n%s", shown)
+	}
+	s.press("v")
+	s.mustShow(`"service": "svc-1"`, "1. Approve")
+}
+
+func TestMaskedJSON(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a":"x","token":{"deep":[1,"}"]},"n":1}`:                  `{"a":"x","token":"••••••","n":1}`,
+		`[{"Api-Key":12},{"tokens":3,"say":"\"token\":1"},"token"]`: `[{"Api-Key":"••••••"},{"tokens":3,"say":"\"token\":1"},"token"]`,
+		`{"password":"`: `{"password":"••••••"`,
+		`no JSON`:       `no JSON`,
+	} {
+		if got := masked(text); got != want {
+			t.Errorf("masked(%s) = %s, want %s", text, got, want)
+		}
+	}
 }
 
 // A person can change the arguments of a call before approving it.

@@ -29,6 +29,9 @@ func argumentEditor(width int) textarea.Model {
 // maxArgumentLines is how many lines of the arguments are visible while they are edited.
 const maxArgumentLines = 12
 
+// maxFoldedLines is how many lines of the arguments are visible until a person asks for all of them.
+const maxFoldedLines = 6
+
 // field is the field that receives the keys; nil when none does.
 func (f *form) field() *textarea.Model {
 	switch {
@@ -78,7 +81,22 @@ func (f *form) callLines(c chat.ApprovalCall, count string, width int) []string 
 		}
 		return lines
 	}
-	lines := wrap(c.Tool+" "+paramsText(f.arguments())+count, width, "  ", lipgloss.NewStyle())
+	text := masked(paramsText(f.arguments()))
+	lines := wrap(c.Tool+" "+text+count, width, "  ", lipgloss.NewStyle())
+	if len(lines) > maxFoldedLines {
+		lines = wrap(c.Tool+count, width, "  ", lipgloss.NewStyle())
+		all := strings.Split(argumentText(json.RawMessage(text)), "\n")
+		shown := all
+		if !f.whole {
+			shown = all[:min(len(all), maxFoldedLines)]
+		}
+		for _, line := range shown {
+			lines = append(lines, Clip("  "+line, width))
+		}
+		if rest := len(all) - len(shown); rest > 0 {
+			lines = append(lines, dim.Render(Clip("  … "+Count(rest, "more line", "more lines")+" · v shows all · Ctrl+O editor", width)))
+		}
+	}
 	if f.changed != nil {
 		lines = append(lines, "  "+busy.Render("you changed the arguments"))
 	}

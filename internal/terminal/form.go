@@ -28,6 +28,7 @@ type form struct {
 	args    textarea.Model  // the arguments of a call
 	editing bool            // keys go to args
 	changed json.RawMessage // the edited arguments of the call; nil if they are as the agent sent them
+	whole   bool            // all lines of the arguments are shown
 	fault   string          // why the edited arguments are not accepted
 
 	decided  []chat.Decision // of an approval, call by call
@@ -83,7 +84,7 @@ func (f *form) takes(k tea.KeyPressMsg) bool {
 	keys := "jk x123456789"
 	switch {
 	case f.prompt.Approval != nil:
-		keys += "yne"
+		keys += "ynev"
 	case f.prompt.Permission != nil:
 		keys += "d"
 	}
@@ -145,6 +146,8 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 			f.cursor = deny
 			return f.submit()
 		}
+	case "v":
+		f.whole = !f.whole
 	case "e":
 		if f.prompt.Approval != nil {
 			f.cursor = edit

@@ -162,12 +162,12 @@ func toolMark(t *chat.ToolItem) string {
 
 // toolText is the progress of a running call, else its parameters and its result.
 func toolText(t *chat.ToolItem) string {
-	params := paramsText(t.Params)
+	params := masked(paramsText(t.Params))
 	switch {
 	case t.Status == chat.ToolRunning && t.Progress != nil:
 		return progressText(t.Progress.Done, t.Progress.Total) + " " + t.Progress.Message
 	case t.Status == chat.ToolOK:
-		return params + " → " + string(t.Result)
+		return params + " → " + masked(string(t.Result))
 	case t.Error != "":
 		return params + " → " + t.Error
 	}

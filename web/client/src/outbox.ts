@@ -166,7 +166,7 @@ export class Outbox {
         if (this.#entries.get(e.client_id) !== e) continue; // the stream delivered it
         if (error.retryable || (error.code === "internal" && tries < 4)) {
           this.#set(e, "queued", error);
-          // wake and settle end the pause early.
+          // wake ends the pause early.
           await sleep(Math.max(pause(this.#backoff, ++tries), error.retryAfter), stop.signal).catch(() => {});
           continue;
         }

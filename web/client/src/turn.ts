@@ -243,12 +243,13 @@ export class WorkTurn {
 
   /**
    * Runs a tool: the call is stored before run starts, its result or error after. A call that has a result is not run again.
-   * An interrupted call is run again only if it is repeatable; otherwise it becomes a tool error.
+   * An interrupted call is run again only if it is repeatable; otherwise it becomes a tool error. A call that a person
+   * has approved has the call_id of the approval.
    */
-  async call<R>(tool: string, params: unknown, run: () => Promise<R>, o: { repeatable?: boolean } = {}): Promise<R> {
+  async call<R>(tool: string, params: unknown, run: () => Promise<R>, o: { call_id?: string; repeatable?: boolean } = {}): Promise<R> {
     const step = String(++this.#steps);
     const again = this.#stored.has(this.#key(step));
-    const call_id = `c${this.#bare}-${step}`;
+    const call_id = o.call_id || `c${this.#bare}-${step}`;
     const began = await this.put(step, "agent.tool_call", { call_id, tool, params, ...(o.repeatable ? { repeatable: true } : {}) });
     const ended = this.#stored.get(this.#key(`${step}-end`));
     if (ended?.type === "agent.tool_result") return ended.payload.result as R;

@@ -88,6 +88,24 @@ test("a worker asks, runs a tool, streams, and continues after a kill of the ser
   expect(runs).toBe(1);
 });
 
+test("a call has the id of its approval", async () => {
+  const server = await start();
+  const client = new ParleyClient({ url: server.url, backoff });
+  employ(client, async (turn) => {
+    const [d] = await turn.approve({ calls: [{ call_id: "pay-1", tool: "pay", params: {} }] });
+    if (d?.approve) await turn.call("pay", {}, async () => "paid", { call_id: "pay-1" });
+  });
+  await client.create({ id: "a", agent: "helper" });
+  await client.say("a", "pay");
+  await follow(client, "a", (f) => {
+    if (f.type !== "event" || f.event.type !== "agent.approval_request") return false;
+    void client.answer("a", f.event.payload.request_id ?? "", { decisions: [{ call_id: "pay-1", approve: true }] });
+    return true;
+  });
+  const events = await follow(client, "a", ended);
+  expect(events.filter((e) => /^agent\.tool/.test(e.type)).map((e) => (e.payload as { call_id?: string }).call_id)).toEqual(["pay-1", "pay-1"]);
+});
+
 test("another worker takes over a turn and repeats no step", async () => {
   const server = await start("--lease", "1s");
   const client = new ParleyClient({ url: server.url, backoff });

@@ -183,6 +183,13 @@ describe("errors", () => {
       const [text, button] = [await page.getByRole("alert").getByRole("heading").boundingBox(), await page.getByRole("alert").getByRole("button").first().boundingBox()];
       assert.ok(text.y > 200 && button.y - text.y - text.height >= 12, "in the middle, with room between text and button");
       await axe(page, "not found");
+      // An address without a page is not found either: for people a page, for programs JSON.
+      const answer = await page.goto(`${server.url}/inboxx`);
+      assert.equal(answer.status(), 404);
+      await page.getByRole("heading", { name: "There is no page at this address." }).waitFor();
+      await axe(page, "no page");
+      assert.equal((await (await fetch(`${server.url}/inboxx`)).json()).error.code, "not_found");
+      assert.equal(await page.evaluate(() => document.scrollingElement.scrollHeight > innerHeight), false, "the page does not scroll");
       if (options.isMobile) {
         await page.getByRole("alert").getByRole("button", { name: "Conversations" }).click();
         await page.getByRole("navigation", { name: "Conversations" }).waitFor();

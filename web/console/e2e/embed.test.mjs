@@ -43,6 +43,17 @@ describe("the element", () => {
       await page.locator("parley-conversation").evaluate((el) => el.style.setProperty("--pl-sans", "Verdana, sans-serif"));
       assert.match(await font(), /^Verdana/);
       await page.locator("parley-conversation").evaluate((el) => el.style.removeProperty("--pl-sans"));
+      // Variables of the element and of the page around it win over the defaults.
+      const colours = () => page.locator(".pl-root").evaluate((e) => [getComputedStyle(e).backgroundColor, getComputedStyle(e).accentColor]);
+      await page.evaluate(() => {
+        document.documentElement.style.setProperty("--pl-paper", "rgb(1, 2, 3)");
+        document.querySelector("parley-conversation").style.setProperty("--pl-accent", "rgb(4, 5, 6)");
+      });
+      assert.deepEqual(await colours(), ["rgb(1, 2, 3)", "rgb(4, 5, 6)"]);
+      await page.evaluate(() => {
+        document.documentElement.style.removeProperty("--pl-paper");
+        document.querySelector("parley-conversation").style.removeProperty("--pl-accent");
+      });
       // The attribute sets another language; without it the language is English.
       await page.locator("parley-conversation").evaluate((el) => el.setAttribute("locale", "de"));
       await page.getByRole("feed").getByText("Du hast geantwortet").first().waitFor();
@@ -114,7 +125,8 @@ describe("the frame", () => {
     const h = await host(server.url, [here]);
     await at(`${h.url}/frame.html`, async (page) => {
       const frame = page.frameLocator("parley-frame iframe");
-      await frame.getByRole("button", { name: "/ask radio" }).click();
+      await frame.getByRole("button", { name: /Ask a question that waits/ }).click(); // not the command itself
+      await frame.getByRole("radio").first().waitFor();
       await page.getByText("Status: waiting").first().waitFor();
       await frame.getByRole("radio", { name: /SMS/ }).check();
       await frame.locator(".pl-prompt-open[data-armed]").waitFor();

@@ -92,6 +92,24 @@ describe("long and wide", () => {
 });
 
 describe("approvals", () => {
+  test("an answered approval with much stays in the column, and its secrets stay hidden until they are revealed", () =>
+    inSession(async (page, id) => {
+      const rows = Array.from({ length: 60 }, (_, i) => ({ service: `svc-${i}`, image: `registry.example.com/team/service-${i}:4.2.0`, password: "hunter2" }));
+      await post(id, { type: "agent.approval_request", payload: { request_id: "much", calls: [{ call_id: "m1", tool: "deploy", params: { api_key: "c1f7e02b94", rows } }] } });
+      await page.getByText("deploy").first().waitFor();
+      await post(id, { type: "user.approval_response", payload: { request_id: "much", decisions: [{ call_id: "m1", approve: true }] } });
+      const row = page.locator(".pl-approved .pl-tool");
+      await row.waitFor();
+      assert.match(await row.innerText(), /api_key ••••••/);
+      await row.locator("summary").click();
+      await row.locator("pre").waitFor();
+      assert.doesNotMatch(await row.innerText(), /c1f7e02b94|hunter2/);
+      const [outer, inner] = await Promise.all([page.locator(".pl-row", { has: row }), row].map((el) => el.boundingBox()));
+      assert.ok(inner.x + inner.width <= outer.x + outer.width, "the row ends in the column");
+      await row.getByRole("button", { name: "Reveal" }).click();
+      assert.match(await row.locator("pre").innerText(), /c1f7e02b94/);
+    }, { session: { agent: "none" } }));
+
   test("an answered approval, its call and its result are one row: the name first, then risk, state and duration", () =>
     inSession(
       async (page, id) => {

@@ -84,7 +84,7 @@ describe("look", () => {
       const read = () => page.evaluate(() => {
         const probe = document.body.appendChild(document.createElement("i"));
         probe.className = "pl-root";
-        probe.style.color = "var(--pl-wait)";
+        probe.style.color = "var(--_wait)";
         const wanted = getComputedStyle(probe).color;
         probe.remove();
         return [...document.querySelectorAll("#app *")].filter((el) => el.checkVisibility() && getComputedStyle(el).color === wanted).map((el) => el.textContent);
@@ -131,6 +131,13 @@ describe("look", () => {
       assert.deepEqual([width, width - 2 * padding], [44, 28]);
       assert.ok((await page.getByRole("searchbox").boundingBox()).height >= 44);
     }, { context: phone }));
+
+  test("a phone: the rows of tools and workstreams are as high as a finger", () =>
+    inSession(async (page, id) => {
+      await post(id, { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch", params: { url: "x" } } }, { type: "agent.thinking", payload: { block: "t", text: "Hm." } });
+      await page.locator(".pl-tool > summary").first().waitFor();
+      for (const h of await page.locator(":is(.pl-tool, .pl-think) > summary").evaluateAll((all) => all.map((el) => el.getBoundingClientRect().height))) assert.ok(h >= 44, `${h}`);
+    }, { context: phone, session: { agent: "none" } }));
 
   test("a phone shows the actions without hover and no event numbers; the composer has at most a fifth of the screen", () =>
     inSession(async (page, id) => {

@@ -37,6 +37,9 @@ describe("palette", () => {
       await until(page, async () => /^Signed in as ./.test((await menu.locator("summary").getAttribute("aria-label")) ?? ""), "the name");
       await menu.locator("summary").click();
       await menu.getByText("No sign-in is needed on this server.").waitFor();
+      const box = await menu.locator(".pl-pop").boundingBox();
+      assert.ok(box.x >= 0 && box.x + box.width <= 1280, "the menu is in the window");
+      assert.equal(await menu.locator(".pl-pop").evaluate((el) => el.scrollWidth > el.clientWidth), false);
       await axe(page, "account");
     }));
 });

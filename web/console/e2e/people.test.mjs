@@ -44,6 +44,7 @@ describe("authors", () => {
     const [own, theirs] = [entry(at, mine), entry(at, other)];
     for (const text of [mine, other]) await at.getByRole("feed").getByText(`You said: ${text}`).waitFor();
     assert.equal(await own.locator(".pl-author").innerText().then((t) => t.split("\n").at(-1)), "You");
+    assert.equal(await own.locator(".pl-initials").innerText().then((t) => t.toLowerCase()), mine.includes("alice") ? "a" : "b");
     const name = other.includes("alice") ? "alice" : "bob";
     assert.equal(await theirs.locator(".pl-author").innerText().then((t) => t.split("\n").at(-1)), name);
     // Screen readers hear the same.

@@ -45,6 +45,24 @@ describe("queued messages", () => {
       await inOrder(page, ...whole);
     }));
 
+  test("withdrawn messages keep their places below the answer, and offer nothing", () =>
+    inSession(async (page) => {
+      await slowAnswer(page);
+      await say(page, "the B message");
+      await say(page, "the C message");
+      const of = (text) => feed(page).locator("article", { hasText: text });
+      await of("the C message").getByRole("button", { name: "Edit" }).click();
+      await of("the C message").getByText("Withdrawn").waitFor();
+      await of("the B message").getByRole("button", { name: "Withdraw" }).click();
+      await of("the B message").getByText("Withdrawn").waitFor();
+      await inOrder(page, "tok3", "the B message", "the C message");
+      await of("the B message").hover();
+      for (const text of ["the B message", "the C message"]) assert.equal(await of(text).getByRole("button", { name: /^(Edit|Answer again)$/ }).count(), 0, text);
+      await stopButton(page).click();
+      await settled(page, "Stopped");
+      await inOrder(page, "tok3", "the B message", "the C message");
+    }));
+
   test("a queued message can be edited: it is withdrawn and its text is in the composer", () =>
     inSession(async (page, id) => {
       await slowAnswer(page);

@@ -55,6 +55,8 @@ describe("a reader who has scrolled up", () => {
       await page.locator(".pl-dot", { hasText: "Idle" }).waitFor();
       assert.ok((await moved(page)) <= 1.5, `a stop moved the view by ${await moved(page)} px`);
       // At the end the order is that of the conversation.
+      const [pill, list] = await Promise.all([page.locator(".pl-new").boundingBox(), page.locator(".pl-list").first().boundingBox()]);
+      assert.ok(pill.y >= list.y + list.height - 1, "the button covers no entry");
       await page.getByRole("button", { name: /new|To the end/ }).click();
       await atEnd(page.locator(".pl-list"));
       await feed(page).getByText("You said: from somebody else").waitFor();

@@ -1,9 +1,10 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
-import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Part, type Prompt, type Session, type Settings } from "@parley-hq/client";
-import { Conversation, Icon, titleOf, type PanelName, type Starter } from "@parley-hq/react";
+import { filePath, localOutbox, ParleyClient, type AgentInfo, type Item, type ParleyError, type Part, type Prompt, type Session, type Settings } from "@parley-hq/client";
+import { Conversation, Icon, titleOf, type PanelName } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Account, signOut } from "./account.js";
-import { Branches, branchOf } from "./branches.js";
+import { Branches, branchOf, isShown } from "./branches.js";
+import { startersOf } from "./starters.js";
 import { useIcon } from "./favicon.js";
 import { Keys, useKey } from "./keys.js";
 import { follow, SessionList } from "./list.js";
@@ -17,7 +18,6 @@ import { Select } from "./select.js";
 import { fetchMe, forgetOthers, SignIn, type Me } from "./signin.js";
 import { Welcome } from "./welcome.js";
 import { UndoBars, useUndos } from "./undo.js";
-import type { Words } from "./words.js";
 
 const Compose = lazy(() => import("./compose.js").then((m) => ({ default: m.Compose })));
 const Inbox = lazy(() => import("./inbox.js").then((m) => ({ default: m.Inbox })));
@@ -135,9 +135,9 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const people = usePeople(sessions.list);
   const name = current?.title || current?.heading;
   useEffect(() => {
-    const title = name || (route.inbox ? words.inbox : route.session ? words.conversation : words.newConversation);
+    const title = route.unknown ? words.noPage : name || (route.inbox ? words.inbox : route.session ? words.conversation : words.newConversation);
     document.title = `${waiting > 0 ? `(${waiting}) ` : ""}${title} · ${words.brand}`;
-  }, [waiting, name, route.session, route.inbox, words]);
+  }, [waiting, name, route.session, route.inbox, route.unknown, words]);
 
   const onPrompt = useCallback(
     (open: Prompt[]) => {
@@ -161,8 +161,9 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const start = useCallback(
     async (text: string) => {
       const card = starters.find((s) => typeof s === "object" && s.text === text);
-      const title = typeof card === "object" ? card.label : titleOf(text) || words.newConversation;
-      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), title, settings });
+      // Without a title its first message is its heading.
+      const title = typeof card === "object" ? card.label : titleOf(text) ? "" : words.newConversation;
+      const s = await client.create({ ...(chosen ? { agent: chosen.name } : {}), ...(title ? { title } : {}), settings });
       setSettings({}); // they are a choice for one conversation
       return s.session_id;
     },
@@ -187,11 +188,17 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const branch = useCallback(
     async (seq: number, text: string, files: Part[]) => {
       if (!latest.current) return;
-      go(pathOf(await branchOf(client, latest.current, seq, text, files)));
+      const of = await client.get(latest.current.session_id); // with its last event, which has been seen
+      const labels = Object.values(words.demo).map(([label]) => label);
+      const id = await branchOf(client, of, seq, text, files, of.title !== undefined && !labels.includes(of.title));
+      marks.see(of);
+      go(pathOf(id));
       refresh();
     },
-    [client, go, refresh],
+    [client, go, marks, refresh, words],
   );
+  const forkedAt = current?.forked_at;
+  const shown = useCallback((it: Item) => isShown(it, forkedAt), [forkedAt]);
   useNotifications(notify !== "", sessions, visit);
   const toggleNotify = () => {
     if (notify) return setNotify("");
@@ -310,7 +317,15 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       )}
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
-        {route.inbox ? (
+        {route.unknown ? (
+          <div className="pl-empty pl-openerror" role="alert">
+            <h2>{words.noPage}</h2>
+            <button type="button" className="pl-primary" onClick={() => visit("/")}>
+              {words.newConversation}
+            </button>
+            {narrow}
+          </div>
+        ) : route.inbox ? (
           <Suspense>
             <Inbox client={client} open={sessions.open} me={me.id} menu={narrow} go={visit} changed={refresh} />
           </Suspense>
@@ -321,6 +336,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           start={start}
           onStart={onStart}
           onBranch={branch}
+          filter={shown}
           agent={chosen?.name ?? ""}
           about={chosen?.description ?? ""}
           starters={starters}
@@ -388,14 +404,4 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       <UndoBars undos={undos} />
     </div>
   );
-}
-
-/** The suggested first messages of an agent. Those of the demo agent are commands, so people see what they do instead. */
-function startersOf(agent: AgentInfo | undefined, words: Words): readonly Starter[] {
-  const all = agent?.starters ?? [];
-  if (agent?.name !== "demo") return all;
-  return all.flatMap((text) => {
-    const [label, about] = words.demo[text.split(" ")[0] ?? ""] ?? [];
-    return label && about ? [{ text, label, about }] : [];
-  });
 }

@@ -6,6 +6,7 @@ import type { FromFrame, ToFrame } from "@parley-hq/react/frame";
 import "@parley-hq/react/styles.css";
 import "./console.css";
 import { about, useAbout } from "./about.js";
+import { startersOf } from "./starters.js";
 import { LocaleProvider, preferred, useLocale } from "./locale.js";
 
 const Compose = lazy(() => import("./compose.js").then((m) => ({ default: m.Compose })));
@@ -98,7 +99,7 @@ function Embedded() {
           ref={conversation}
           client={client}
           session={session ? decodeURIComponent(session) : undefined}
-          {...(agent ? { agent: agent.name, about: agent.description ?? "", starters: agent.starters ?? [] } : {})}
+          {...(agent ? { agent: agent.name, about: agent.description ?? "", starters: startersOf(agent, locale.words) } : {})}
           {...(mode ? { mode } : {})}
           {...(theme ? { theme } : {})}
           {...(density ? { density } : {})}

@@ -21,6 +21,8 @@ function read(): Stored | undefined {
 export interface Marks {
   pinned: (id: string) => boolean;
   unread: (s: Session) => boolean;
+  /** Notes that a conversation was seen up to its last event. */
+  see: (s: Session) => void;
   togglePin: (id: string) => void;
 }
 
@@ -38,24 +40,30 @@ export function useMarks(list: readonly Session[] | undefined, current: string |
       return now;
     });
   }, []);
+  const see = useCallback(
+    (s: Session) =>
+      change((old) => {
+        const { [s.session_id]: _, ...others } = old.seen;
+        return { ...old, seen: Object.fromEntries([...Object.entries(others), [s.session_id, s.last] as const].slice(-most)) };
+      }),
+    [change],
+  );
   useEffect(() => {
     if (!list) return;
     // At the first visit all conversations count as read.
     if (!marks) return change((old) => ({ ...old, seen: Object.fromEntries(list.map((s) => [s.session_id, s.last])) }));
     const shown = list.find((s) => s.session_id === current);
     if (!shown || document.visibilityState !== "visible" || marks.seen[shown.session_id] === shown.last) return;
-    change((old) => {
-      const { [shown.session_id]: _, ...others } = old.seen;
-      return { ...old, seen: Object.fromEntries([...Object.entries(others), [shown.session_id, shown.last] as const].slice(-most)) };
-    });
-  }, [list, current, marks, change]);
+    see(shown);
+  }, [list, current, marks, change, see]);
   const togglePin = useCallback((id: string) => change((old) => ({ ...old, pinned: old.pinned.includes(id) ? old.pinned.filter((p) => p !== id) : [...old.pinned, id] })), [change]);
   return useMemo(
     () => ({
       pinned: (id) => marks?.pinned.includes(id) ?? false,
       unread: (s) => marks !== undefined && s.session_id !== current && s.last > (marks.seen[s.session_id] ?? 0),
+      see,
       togglePin,
     }),
-    [marks, current, togglePin],
+    [marks, current, see, togglePin],
   );
 }

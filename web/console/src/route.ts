@@ -5,6 +5,8 @@ import { readFilter, searchOf, type Filter } from "./filter.js";
 export interface Route {
   inbox: boolean;
   session: string | undefined;
+  /** No page has this address. */
+  unknown: boolean;
   seq: number | undefined;
   /** The print view. */
   print: boolean;
@@ -16,7 +18,7 @@ export interface Route {
 export function read(): Route {
   const m = /^\/s\/([^/]+)$/.exec(location.pathname);
   const seq = /^#seq=(\d+)$/.exec(location.hash);
-  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print"), filter: readFilter(location.search) };
+  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, unknown: !m && ![inboxPath, "/"].includes(location.pathname), seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print"), filter: readFilter(location.search) };
 }
 
 export const inboxPath = "/inbox";

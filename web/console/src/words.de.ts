@@ -98,6 +98,7 @@ export const german: Words = {
   eventsJSON: "Ereignisse als JSON",
   developerOn: "Entwicklermodus",
   developerOff: "Entwicklermodus verlassen",
+  noPage: "Unter dieser Adresse gibt es keine Seite.",
   erase: "Löschen",
   archive: "Archivieren",
   unarchive: "Aus dem Archiv zurückholen",

@@ -106,6 +106,7 @@ export const english = {
   eventsJSON: "Events as JSON",
   developerOn: "Developer mode",
   developerOff: "Leave developer mode",
+  noPage: "There is no page at this address.",
   erase: "Erase",
   archive: "Archive",
   unarchive: "Bring back from the archive",
@@ -113,8 +114,8 @@ export const english = {
   unarchiveOne: (title: string) => `Bring ${title} back from the archive`,
   archivedNow: (title: string) => `Archived: ${title}`,
   broughtBack: (title: string) => `Brought back: ${title}`,
-  deleted: (title: string) => `Deleted: ${title}`,
-  notDeleted: (title: string, why: string) => `${title} was not deleted: ${why}`,
+  deleted: (title: string) => `Erased: ${title}`,
+  notDeleted: (title: string, why: string) => `${title} was not erased: ${why}`,
   undo: "Undo",
   cancel: "Cancel",
 

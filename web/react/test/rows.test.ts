@@ -40,3 +40,22 @@ test("a message that was queued stands where a turn took it", () => {
   s.event("agent.text", { text: "answer to B" }, "t2");
   expect(s.texts()).toEqual(["A", "answer to A", "B", "answer to B", "C"]);
 });
+
+test("withdrawn messages keep their order below the answer that they waited for", () => {
+  const s = session();
+  s.event("session.started", { agent: "demo" });
+  const a = s.event("user.message", { text: "A" });
+  s.event("turn.started", { turn_id: "t1", trigger: a }, "t1");
+  s.write("b1", "answer to", "t1");
+  const b = s.event("user.message", { text: "B" });
+  const c = s.event("user.message", { text: "C" });
+  const d = s.event("user.message", { text: "D" });
+  s.event("user.message_withdrawn", { sequence: c });
+  s.event("user.message_withdrawn", { sequence: b });
+  expect(s.texts()).toEqual(["A", "answer to", "B", "C", "D"]);
+  s.event("agent.text", { block: "b1", text: "answer to A" }, "t1");
+  s.event("turn.completed", { turn_id: "t1", outcome: "done" }, "t1");
+  s.event("turn.started", { turn_id: "t2", trigger: d }, "t2");
+  s.event("agent.text", { text: "answer to D" }, "t2");
+  expect(s.texts()).toEqual(["A", "answer to A", "B", "C", "D", "answer to D"]);
+});

@@ -60,7 +60,7 @@ function config(el: HTMLElement): object {
   const v = (name: string) => {
     // A variable may contain light-dark(); only a computed property has the colour.
     const probe = document.createElement("span");
-    probe.style.color = `var(--pl-${name})`;
+    probe.style.color = `var(--_${name})`;
     el.append(probe);
     const c = getComputedStyle(probe).color;
     probe.remove();

@@ -43,6 +43,11 @@ export const Composer = memo(function Composer(p: {
   const [text, setText] = useState(() => readDraft(p.draftKey));
   const [over, setOver] = useState(false);
   const [fault, setFault] = useState<string>();
+  useEffect(() => {
+    const clear = () => setFault(undefined); // what failed offline
+    addEventListener("online", clear);
+    return () => removeEventListener("online", clear);
+  }, []);
   const [sending, setSending] = useState(false);
   const [escape, setEscape] = useState(false);
   const typed = useRef(text); // as of now: a new session takes it before the next render

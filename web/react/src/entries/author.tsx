@@ -20,11 +20,11 @@ export function Initials({ id, name }: { id: string; name: string }) {
   );
 }
 
-/** The name of an author with initials in a colour: round for people, square for agents. */
-export function Author({ id, name, agent }: { id: string; name: string; agent: boolean }) {
+/** The name of an author with initials in a colour: round for people, square for agents. The initials are those of `of`. */
+export function Author({ id, name, of, agent }: { id: string; name: string; of?: string; agent: boolean }) {
   return (
     <div className={agent ? "pl-author pl-author-agent" : "pl-author"}>
-      <Initials id={id} name={name} />
+      <Initials id={id} name={of || name} />
       <span dir="auto">{name}</span>
     </div>
   );

@@ -67,7 +67,8 @@ function Signature({ id }: { id: string }) {
   const agent = item?.kind !== "message" || item.actor?.kind === "agent";
   const own = item?.kind === "message" && isOwn(item, me);
   const who = item?.actor?.id ?? (own ? (me ?? "") : (store.getSession()?.agent ?? ""));
-  return <Author id={who} name={own ? texts.you : nameOf(item?.actor) || who || texts.agent} agent={agent} />;
+  const name = nameOf(item?.actor);
+  return <Author id={who} name={own ? texts.you : name || who || texts.agent} of={name} agent={agent} />;
 }
 
 /** The accessible name of an entry. */

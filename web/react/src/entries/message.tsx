@@ -71,7 +71,7 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
             <time dateTime={item.at}>{texts.moment(item.at)}</time>
             {text && <CopyButton text={() => text} label={texts.copy} bare />}
             {text && <Quote text={text} />}
-            {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && (
+            {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && m.state !== "withdrawn" && (
               <>
                 <Action icon="edit" label={texts.editMessage} run={() => setEditing(true)} />
                 <Action icon="again" label={texts.answerAgain} run={() => void branch(item.seq ?? 0, text, files).catch(() => {})} />

@@ -190,14 +190,22 @@ export class Rows {
     return ids.size;
   }
 
-  /** Ids in the order of the conversation: a message stands where a turn took it, or below the open blocks while it is queued. */
+  /**
+   * Ids in the order of the conversation: a message stands where a turn took it, or below the open blocks while it is queued. A
+   * withdrawn one stays below the answer that it waited for.
+   */
   #arranged(order: readonly string[]): string[] {
-    const at = (id: string): number => {
-      const it = this.#store.getItem(id);
-      if (it?.kind !== "message") return it?.seq ?? Number.MAX_VALUE;
-      return "pending" in it || it.message.state === "queued" ? Number.POSITIVE_INFINITY : (it.last ?? 0);
+    const items = order.map((id) => this.#store.getItem(id));
+    const at = (it: ShownItem | undefined): number => {
+      if (it?.kind !== "message") return it?.seq ?? 1e15;
+      if ("pending" in it || it.message.state === "queued") return Infinity;
+      if (it.message.state !== "withdrawn") return it.last ?? 0;
+      const seq = it.seq ?? 0;
+      let turn: string | undefined;
+      for (const m of items) if (m?.kind === "message" && m.message.taken_by && (m.last ?? 0) < seq && m.workstream_id === it.workstream_id) turn = m.message.taken_by;
+      return items.reduce((n, o) => (turn && o?.turn_id === turn ? Math.max(n, at(o)) : n), seq) + 0.5;
     };
-    const keys = new Map(order.map((id) => [id, at(id)]));
+    const keys = new Map(order.map((id, i) => [id, at(items[i])]));
     return [...order].sort((a, b) => compare(keys.get(a) ?? 0, keys.get(b) ?? 0));
   }
 }

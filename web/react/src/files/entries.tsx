@@ -1,4 +1,4 @@
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import type { ItemOf, Part } from "@parley-hq/client";
 import { safeHref } from "../markdown/markdown.js";
 import { useShared } from "../shared/context.js";
@@ -57,15 +57,41 @@ export function ShareEntry({ item }: { item: ItemOf<"share"> }) {
   );
 }
 
+/**
+ * The address of an image of the session, and what to do when it cannot be shown. The server refuses its images to pages of other
+ * origins, and to pages that sign in with a token: there the client fetches them.
+ */
+function useImage(path: string | undefined): [string | undefined, () => void] {
+  const { client, store } = useShared();
+  const url = path ? client.artifactURL(store.id, path) : undefined;
+  const near = url !== undefined && new URL(url, location.href).origin === location.origin;
+  const [fetches, setFetches] = useState(!near);
+  const [blob, setBlob] = useState<string>();
+  useEffect(() => {
+    if (!path || !fetches) return;
+    const stop = new AbortController();
+    let made = "";
+    client.download(store.id, path, { signal: stop.signal }).then(
+      (b) => !stop.signal.aborted && setBlob((made = URL.createObjectURL(b))),
+      () => {},
+    );
+    return () => {
+      stop.abort();
+      URL.revokeObjectURL(made);
+    };
+  }, [client, store.id, path, fetches]);
+  return fetches ? [blob, () => setBlob(undefined)] : [url, () => setFetches(true)];
+}
+
 /** A file of a message. */
 export function FileChip({ part }: { part: Part }) {
   const { client, store, texts } = useShared();
   const name = part.name ?? part.path?.split("/").pop() ?? part.type;
-  const [broken, setBroken] = useState(false);
+  const [image, failed] = useImage(part.type === "image" ? part.path : undefined);
   const inner = (
     <>
-      {part.type === "image" && part.path && !broken ? (
-        <img className="pl-thumb" src={client.artifactURL(store.id, part.path)} alt="" loading="lazy" onError={() => setBroken(true)} />
+      {image ? (
+        <img className="pl-thumb" src={image} alt="" loading="lazy" onError={failed} />
       ) : (
         <Icon name={part.type === "image" ? "image" : "file"} size={14} />
       )}

@@ -25,7 +25,7 @@ export const german: Texts = {
   notAccepted: (name) => `${name} hat einen Dateityp, der hier nicht angenommen wird.`,
   dropHere: "Dateien hier ablegen",
   composerLabel: "Nachricht",
-  runsNow: "Der Agent arbeitet. Deine Nachricht wartet, bis sie an der Reihe ist.",
+  runsNow: "Deine Nachricht wartet",
 
   // Messages.
   you: "Du",
@@ -233,7 +233,7 @@ export const german: Texts = {
   completed: "Abgeschlossen",
   failedStatus: "Gescheitert",
   connecting: "Verbindet",
-  reconnecting: (seconds, attempt) => `Neue Verbindung ${seconds > 0 ? `in ${seconds} s ` : "jetzt "}(Versuch ${attempt}). Auf dem Server geht es weiter; nichts, was du siehst, geht verloren.`,
+  reconnecting: (seconds, attempt) => `Neue Verbindung ${seconds > 0 ? `in ${seconds} s ` : "jetzt "}(Versuch ${attempt}). Nichts, was du siehst, geht verloren.`,
   retryNow: "Jetzt versuchen",
   catchingUp: (n) => (n > 0 ? `Holt auf: ${count(n, "Ereignis", "Ereignisse")}` : "Holt auf"),
   reloaded: "Der Verlauf auf dem Server hat sich geändert und wurde neu geladen.",

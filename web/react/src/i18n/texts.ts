@@ -26,7 +26,7 @@ export const english = {
   notAccepted: (name: string) => `${name} has a file type that is not accepted here.`,
   dropHere: "Drop files to add them",
   composerLabel: "Message",
-  runsNow: "The agent is working. Your message waits for its turn.",
+  runsNow: "Your message will wait",
 
   // Messages.
   you: "You",
@@ -236,7 +236,7 @@ export const english = {
   completed: "Completed",
   failedStatus: "Failed",
   connecting: "Connecting",
-  reconnecting: (seconds: number, attempt: number) => `Reconnecting ${seconds > 0 ? `in ${seconds} s ` : "now "}(attempt ${attempt}). The run continues on the server; nothing you see is lost.`,
+  reconnecting: (seconds: number, attempt: number) => `Reconnecting ${seconds > 0 ? `in ${seconds} s ` : "now "}(attempt ${attempt}). Nothing you see is lost.`,
   retryNow: "Retry now",
   catchingUp: (n: number) => (n > 0 ? `Catching up: ${count(n, "event", "events")}` : "Catching up"),
   reloaded: "The history changed on the server and was loaded again.",

@@ -2,11 +2,9 @@ import { useEffect, useId, useLayoutEffect, useRef, useState } from "react";
 import type { AgentApprovalRequest, ApprovalCall, Decision } from "@parley-hq/client";
 import { useRowState, useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
-import { pretty } from "../shared/json.js";
+import { hidden, pretty } from "../shared/json.js";
 import type { FormProps } from "./prompt.js";
 import { Risk } from "./risk.js";
-
-const secret = /secret|token|password|passwd|api[_-]?key|authorization|credential/i;
 
 /** The unsent changes of a person. */
 interface Draft {
@@ -214,22 +212,26 @@ function Params({ id, params }: { id: string; params: unknown }) {
       <div ref={box} className={`pl-params${all ? "" : " pl-params-short"}${cut ? " pl-params-cut" : ""}`}>
         {pairs ? (
           <dl>
-            {pairs.map(([k, v]) => (
-              <div key={k}>
-                <dt>{k}</dt>
-                <dd dir="ltr">
-                  <span>{secret.test(k) && !revealed ? "••••••" : pretty(v)}</span>
-                  {secret.test(k) && (
-                    <button type="button" className="pl-link" onClick={() => reveal(!revealed)}>
-                      {revealed ? texts.hide : texts.reveal}
-                    </button>
-                  )}
-                </dd>
-              </div>
-            ))}
+            {pairs.map(([k, v]) => {
+              const whole = pretty(v);
+              const masked = pretty(hidden(k, v), hidden);
+              return (
+                <div key={k}>
+                  <dt>{k}</dt>
+                  <dd dir="ltr">
+                    <span>{revealed ? whole : masked}</span>
+                    {masked !== whole && (
+                      <button type="button" className="pl-link" onClick={() => reveal(!revealed)}>
+                        {revealed ? texts.hide : texts.reveal}
+                      </button>
+                    )}
+                  </dd>
+                </div>
+              );
+            })}
           </dl>
         ) : (
-          <pre dir="ltr">{pretty(params)}</pre>
+          <pre dir="ltr">{pretty(params, hidden)}</pre>
         )}
       </div>
       {cut && (

@@ -4,7 +4,7 @@ import { ToolRow } from "../entries/tool.js";
 import type { Texts } from "../i18n/texts.js";
 import { useRowState, useShared, type Shared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
-import { paramsSummary, pretty, Value } from "../shared/json.js";
+import { hidden, paramsSummary, pretty, Value } from "../shared/json.js";
 import { questionOf } from "./prompt.js";
 import { Risk } from "./risk.js";
 
@@ -68,7 +68,7 @@ export function EndedPrompt({ item, lost, tools }: { item: ItemOf<"prompt">; los
             )}
             {p.approval?.calls.map((c) => (
               <pre key={c.call_id} dir="ltr" tabIndex={0}>
-                {c.tool} {pretty(c.params)}
+                {c.tool} {pretty(c.params, hidden)}
               </pre>
             ))}
             {p.permission && <ul>{p.permission.scopes.map((s) => <li key={s}><code>{s}</code></li>)}</ul>}

@@ -1,39 +1,14 @@
-import { memo } from "react";
-import { CopyButton } from "../markdown/code.js";
-import { useRowState, useShared } from "./context.js";
+import { lazyPart } from "./lazy.js";
 
-export const pretty = (v: unknown): string => (typeof v === "string" ? v : (JSON.stringify(v, null, 2) ?? ""));
+/** The names of fields whose values are hidden until a person reveals them; the terminal has the same. */
+export const secret = /secret|token(?!s)|password|passwd|api[_-]?key|authorization|credential/i;
 
-const maxLines = 200;
+/** Hides the values of secret fields, for JSON.stringify. */
+export const hidden = (k: string, v: unknown): unknown => (v && secret.test(k) ? "••••••" : v);
 
-/** A value as indented JSON; a long value is truncated until a person expands it. */
-export const Value = memo(function Value({ value, label, keep }: { value: unknown; label: string; keep: string }) {
-  const { texts } = useShared();
-  const [all, setAll] = useRowState(`value ${keep}`, false);
-  const text = pretty(value);
-  let shown = text;
-  if (!all) {
-    const lines = text.split("\n", maxLines + 1);
-    if (lines.length > maxLines) shown = lines.slice(0, maxLines).join("\n");
-    if (shown.length > 20_000) shown = shown.slice(0, 20_000);
-  }
-  return (
-    <div className="pl-value">
-      <div className="pl-value-head">
-        <span>{label}</span>
-        <CopyButton text={() => text} label={texts.copy} />
-      </div>
-      <pre tabIndex={0} role="region" aria-label={label} dir="ltr">
-        {shown || texts.nothing}
-      </pre>
-      {shown.length < text.length && (
-        <button type="button" className="pl-link" onClick={() => setAll(true)}>
-          {texts.showAll(texts.bytes(text.length))}
-        </button>
-      )}
-    </div>
-  );
-});
+export const pretty = (v: unknown, replace?: typeof hidden): string => (typeof v === "string" ? v : (JSON.stringify(v, replace, 2) ?? ""));
+
+export const Value = lazyPart(() => import("./value.js").then((m) => m.Value), <div className="pl-value" />);
 
 /** The arguments of a call in one short line. */
 export function paramsSummary(params: unknown): string {
@@ -41,7 +16,7 @@ export function paramsSummary(params: unknown): string {
   if (typeof params !== "object") return String(params);
   if (Array.isArray(params)) return params.map(shortValue).join(", ").slice(0, 160);
   return Object.entries(params as Record<string, unknown>)
-    .map(([k, v]) => `${k} ${shortValue(v)}`)
+    .map(([k, v]) => `${k} ${shortValue(hidden(k, v))}`)
     .join(" · ")
     .slice(0, 160);
 }
@@ -49,6 +24,6 @@ export function paramsSummary(params: unknown): string {
 function shortValue(v: unknown): string {
   if (typeof v === "string") return v.length > 60 ? `${v.slice(0, 59)}…` : v;
   if (v === null || typeof v !== "object") return String(v);
-  const s = JSON.stringify(v);
+  const s = JSON.stringify(v, hidden);
   return s.length > 60 ? `${s.slice(0, 59)}…` : s;
 }
