@@ -17,6 +17,9 @@ import (
 // roundsPerSession is how many messages are sent in a session before the next one begins.
 const roundsPerSession = 14
 
+// roundTime is how long a round may take.
+const roundTime = 90 * time.Second
+
 // talks are conversations of clients of all dialects, each in sessions of its own and all of them in one session.
 type talks struct {
 	log        *client.Client // reads what is stored
@@ -183,7 +186,7 @@ func (k *talk) run(ctx, ends context.Context) error {
 	}
 	for ; k.round < roundsPerSession && ends.Err() == nil; k.round++ {
 		k.speaker = (k.round + k.node) % len(k.clients)
-		limited, cancel := context.WithTimeoutCause(ctx, settle, fmt.Errorf("the round did not end within %s", settle))
+		limited, cancel := context.WithTimeoutCause(ctx, roundTime, fmt.Errorf("the round did not end within %s", roundTime))
 		err := k.oneRound(limited)
 		cancel()
 		if err != nil {

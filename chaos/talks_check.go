@@ -91,6 +91,7 @@ func (k *talk) check(ctx context.Context, r *round, seen []dialecttest.Seen) err
 		}
 	}
 	for i, s := range seen {
+		k.count(k.clients[i].dialect, func(n *talkCounts) { n.repeated += s.Repeated })
 		if s.End == "" {
 			continue
 		}

@@ -41,6 +41,8 @@ type Seen struct {
 	Prompt Prompt   // the question, if it asks
 	Late   bool     // the client was told that its answer came after another one, see TellsLate
 	Path   string   // of NeMo: what came on each connection, for errors
+
+	Repeated int // of NeMo: bytes of turns that were followed before
 }
 
 // TellsLate reports whether a dialect tells a client that its answer came after another one with the same content. AG-UI tells it of
@@ -93,7 +95,7 @@ func New(dialect string, opt Options) (Client, error) {
 	case "native":
 		return newNative(opt)
 	case "nemo":
-		return &nemo{base: b, stop: make(chan string, 1)}, nil
+		return &nemo{base: b, stop: make(chan string, 1), asked: map[string]bool{}}, nil
 	case "vertesia":
 		return &vertesia{base: b}, nil
 	case "letta":

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
 )
 
 // NemoFrame is a frame of a NeMo server.
@@ -43,8 +45,11 @@ func NemoAnswer(conversation, id, parent, text string) string {
 // nemo is a NeMo client on a WebSocket. It reconnects with the conversation's id; the protocol has no cursor.
 type nemo struct {
 	base
-	conn *nemoConn
-	stop chan string // the id of a message that replaces the running turn
+	conn   *nemoConn
+	stop   chan string     // the id of a message that replaces the running turn
+	turn   string          // the turn that it follows, as frames name it; "" until something of it has come
+	parent string          // the id of the message that the turn answers, if this client has sent it
+	asked  map[string]bool // the ids of prompts that were returned
 }
 
 // nemoConn is a connection that is read all the time, so that pings are answered.
@@ -133,10 +138,18 @@ func (c *nemoConn) read() {
 }
 
 func (n *nemo) Say(ctx context.Context, key, text string) (Seen, error) {
+	n.turn, n.parent = "", key
 	return n.follow(ctx, &nemoTurn{key: key, frame: NemoMessage(n.opt.Session, key, text)})
 }
 
-func (n *nemo) Join(ctx context.Context, _ string) (Seen, error) { return n.follow(ctx, &nemoTurn{}) }
+func (n *nemo) Join(ctx context.Context, turn string) (Seen, error) {
+	id, ok := chat.ParseID(chat.TurnPrefix, turn)
+	if !ok {
+		return Seen{}, fmt.Errorf("%q is no turn", turn)
+	}
+	n.turn, n.parent = id.UUID(), ""
+	return n.follow(ctx, &nemoTurn{})
+}
 
 func (n *nemo) Rest(ctx context.Context) (Seen, error) { return n.follow(ctx, &nemoTurn{}) }
 
@@ -164,7 +177,7 @@ type nemoTurn struct {
 	answers    bool   // frame is an answer: what follows from it may also follow from that of another client
 	handled    bool   // the server has handled the answer; if it was late, the refusal has come
 	ended      bool   // the end of the turn has come
-	refused    bool   // the server could not take frame on this connection
+	refused    bool   // the server could not take the message on this connection, and the end of its refusal has not come
 	seen       Seen
 	path       []string // what came on each connection, for errors
 }
@@ -190,7 +203,7 @@ func (n *nemo) follow(ctx context.Context, t *nemoTurn) (Seen, error) {
 		// What has come by now counts, because the client has answered its pings.
 		n.conn.leave()
 		for f := range n.conn.frames {
-			done, bad := t.take(f)
+			done, bad := n.take(t, f)
 			if again := (broken{}); done || bad != nil && !errors.As(bad, &again) {
 				err = bad
 				break
@@ -201,7 +214,7 @@ func (n *nemo) follow(ctx context.Context, t *nemoTurn) (Seen, error) {
 		return err
 	})
 	if err != nil && errors.Is(context.Cause(ctx), ErrUnseen) && strings.Join(t.seen.Texts, "") == "" {
-		return Seen{}, nil
+		return Seen{Repeated: t.seen.Repeated}, nil
 	}
 	t.seen.Path = strings.Join(t.path[max(0, len(t.path)-40):], " ")
 	if err != nil {
@@ -233,7 +246,7 @@ func (n *nemo) read(ctx context.Context, t *nemoTurn, sent *bool) error {
 		select {
 		case <-handled:
 			for range len(n.conn.frames) {
-				if _, err := t.take(<-n.conn.frames); err != nil {
+				if _, err := n.take(t, <-n.conn.frames); err != nil {
 					return err
 				}
 			}
@@ -245,7 +258,7 @@ func (n *nemo) read(ctx context.Context, t *nemoTurn, sent *bool) error {
 				return n.conn.err
 			}
 			came()
-			if done, err := t.take(f); done || err != nil {
+			if done, err := n.take(t, f); done || err != nil {
 				return err
 			}
 		case key := <-n.stop:
@@ -267,8 +280,7 @@ func (t *nemoTurn) toSend() bool {
 }
 
 // take adds a frame. It reports whether the turn has ended or asks.
-func (t *nemoTurn) take(f NemoFrame) (bool, error) {
-	own := t.key == "" || f.Parent == t.key || t.answers
+func (n *nemo) take(t *nemoTurn, f NemoFrame) (bool, error) {
 	note := f.Type + " " + f.Status + " " + f.Parent
 	if f.Type == "error_message" {
 		note += " " + f.Content.Code
@@ -278,48 +290,65 @@ func (t *nemoTurn) take(f NemoFrame) (bool, error) {
 	}
 	switch f.Type {
 	case "error_message":
-		if !own && f.Parent != t.before {
-			return false, fmt.Errorf("an error came for %s: %+v", f.Parent, f.Content)
-		}
-		if f.Content.Code == "workflow_error" { // it cannot answer now
-			t.refused = !t.begun
-			return false, broken{fmt.Errorf("%s: %s", f.Content.Code, f.Content.Details)}
-		}
-		if t.answers && (strings.Contains(f.Content.Details, "answered") || strings.Contains(f.Content.Details, "no prompt is open")) {
-			t.seen.Late = true
-			return false, nil
-		}
-		return false, fmt.Errorf("an error came: %s: %s", f.Content.Code, f.Content.Details)
+		return false, t.takeError(f)
 	case "system_interaction_message":
-		if t.answers {
+		if n.asked[f.ID] {
 			return false, nil // it was sent again
 		}
+		n.asked[f.ID] = true
 		t.seen.End, t.seen.Prompt = Asks, Prompt{Request: f.Parent}
 		return true, nil
 	case "system_response_message":
-	default:
-		return false, nil
+		return n.takeResponse(t, f), nil
 	}
-	if own && t.refused && f.Content.Text == nil {
-		return false, nil // the end of the refusal
+	return false, nil
+}
+
+func (t *nemoTurn) takeError(f NemoFrame) error {
+	if t.key != "" && f.Parent != t.key && f.Parent != t.before && !t.answers {
+		return fmt.Errorf("an error came for %s: %+v", f.Parent, f.Content)
 	}
-	if own {
-		t.begun = true
+	if f.Content.Code == "workflow_error" { // it cannot answer now
+		t.refused = !t.begun && !t.answers // the refusal of an answer has no end
+		return broken{fmt.Errorf("%s: %s", f.Content.Code, f.Content.Details)}
 	}
+	if t.answers && (strings.Contains(f.Content.Details, "answered") || strings.Contains(f.Content.Details, "no prompt is open")) {
+		t.seen.Late = true
+		return nil
+	}
+	return fmt.Errorf("an error came: %s: %s", f.Content.Code, f.Content.Details)
+}
+
+// takeResponse adds text or an end. It reports whether the turn has ended.
+func (n *nemo) takeResponse(t *nemoTurn, f NemoFrame) bool {
+	text, ends := "", f.Status == "complete"
 	if f.Content.Text != nil {
-		switch {
-		case t.before != "" && f.Parent == t.before || t.before == "" && own:
-			t.seen.Texts[len(t.seen.Texts)-1] += *f.Content.Text
-		case !own:
-			return false, fmt.Errorf("text of the message %s came again: %q", f.Parent, Clip(*f.Content.Text))
+		text = *f.Content.Text
+	}
+	if t.refused && f.Content.Text == nil && f.Parent == t.key {
+		t.refused = false // the end of the refusal
+		return false
+	}
+	if t.before != "" && f.Parent == t.key { // it belongs to the message that replaces the turn
+		if t.begun = true; ends {
+			t.seen.End = Stopped
 		}
+		return ends
 	}
-	if f.Status != "complete" || !own {
-		return false, nil
+	if n.turn == "" && f.Parent == n.parent {
+		n.turn = f.ID
 	}
-	if t.seen.End = Done; t.before != "" {
-		t.seen.End = Stopped
+	if f.ID != n.turn { // a turn that was followed before: its last frames may come again after a cut
+		t.seen.Repeated += len(text)
+		return false
 	}
-	t.ended = true
-	return !t.answers || t.handled, nil
+	t.seen.Texts[len(t.seen.Texts)-1] += text
+	if t.before != "" {
+		return false // it ends with the turn that replaces it
+	}
+	t.begun = true
+	if ends {
+		t.ended, t.seen.End = true, Done
+	}
+	return ends && (!t.answers || t.handled)
 }

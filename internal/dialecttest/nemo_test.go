@@ -1,53 +1,128 @@
 package dialecttest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/parley-hq/parley/chat"
 )
 
-// A server that cannot store a message refuses it with an error and an end. The client sends it again and waits for the answer.
-func TestNemoClientDoesNotTakeARefusalForAnAnswer(t *testing.T) {
-	var connections atomic.Int32
+// nemoClient returns a client of a server that sends frames on each connection: with several connections those of the first, the second
+// and so on. It sends them when it has read one frame, or at once if the client only reads.
+func nemoClient(t *testing.T, reads bool, connections ...[]string) (c Client, count func() int) {
+	t.Helper()
+	var accepted atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, err := websocket.Accept(w, r, nil)
+		conn, err := websocket.Accept(w, r, nil)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		defer c.CloseNow()
-		send := func(kind, content, status string) {
-			frame := fmt.Sprintf(`{"type":%q,"parent_id":"m1","content":%s,"status":%q}`, kind, content, status)
-			if err := c.Write(r.Context(), websocket.MessageText, []byte(frame)); err != nil {
-				t.Error(err)
-			}
-		}
-		if _, _, err := c.Read(r.Context()); err != nil {
-			t.Error(err)
+		defer conn.CloseNow()
+		n := int(accepted.Add(1))
+		if n > len(connections) {
+			t.Errorf("connection %d is one too many", n)
 			return
 		}
-		if connections.Add(1) == 1 {
-			send("error_message", `{"code":"workflow_error","details":"try again"}`, "in_progress")
-		} else {
-			send("system_response_message", `{"text":"hello"}`, "in_progress")
+		if !reads {
+			_, _, err = conn.Read(r.Context())
 		}
-		send("system_response_message", `{"text":null}`, "complete")
-		_, _, _ = c.Read(r.Context()) // until the client has gone
+		for _, frame := range connections[n-1] {
+			if err == nil {
+				err = conn.Write(r.Context(), websocket.MessageText, []byte(frame))
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		_, _, _ = conn.Read(r.Context()) // until the client has gone
 	}))
-	defer server.Close()
-	c, err := New("nemo", Options{URLs: []string{server.URL}, Session: "s1", Idle: 5 * time.Second, Progress: func() {}, Resumed: func() {}})
+	t.Cleanup(server.Close)
+	c, err := New("nemo", Options{URLs: []string{server.URL}, Session: "s1", Idle: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(c.Close)
+	return c, func() int { return int(accepted.Load()) }
+}
+
+// The frames of a server. A response without text is an end.
+func nemoText(id, parent, text string) string {
+	return fmt.Sprintf(`{"type":"system_response_message","id":%q,"parent_id":%q,"content":{"text":%q},"status":"in_progress"}`, id, parent, text)
+}
+
+func nemoEnd(id, parent string) string {
+	return fmt.Sprintf(`{"type":"system_response_message","id":%q,"parent_id":%q,"content":{"text":null},"status":"complete"}`, id, parent)
+}
+
+func nemoPrompt(id, parent string) string {
+	return fmt.Sprintf(`{"type":"system_interaction_message","id":%q,"parent_id":%q,"content":{"input_type":"text","text":"Name?"},"status":"in_progress"}`, id, parent)
+}
+
+const nemoRefusal = `{"type":"error_message","id":"e1","parent_id":"m1","content":{"code":"workflow_error","details":"try again"},"status":"in_progress"}`
+
+// turnOf is the id of a turn, and its name in frames.
+func turnOf(n byte) (id, name string) {
+	turn := chat.ID{15: n}
+	return turn.Text(chat.TurnPrefix), turn.UUID()
+}
+
+// A server that cannot store a message refuses it with an error and an end. The client sends it again and waits for the answer.
+func TestNemoClientDoesNotTakeARefusalForAnAnswer(t *testing.T) {
+	c, connections := nemoClient(t, false, []string{nemoRefusal, nemoEnd("x", "m1")}, []string{nemoText("t1", "m1", "hello"), nemoEnd("t1", "m1")})
 	seen, err := c.Say(t.Context(), "m1", "hi")
-	if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || connections.Load() != 2 {
-		t.Errorf("after %d connections the client has %q, %q, %v", connections.Load(), seen.Texts, seen.End, err)
+	if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || connections() != 2 {
+		t.Errorf("after %d connections the client has %q, %q, %v", connections(), seen.Texts, seen.End, err)
+	}
+}
+
+// The answer to the same message on an earlier connection may come right behind the refusal.
+func TestNemoClientTakesAnAnswerBehindARefusal(t *testing.T) {
+	c, connections := nemoClient(t, false, []string{nemoRefusal, nemoEnd("x", "m1"), nemoText("t1", "m1", "hello"), nemoEnd("t1", "m1")})
+	seen, err := c.Say(t.Context(), "m1", "hi")
+	if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || connections() != 1 {
+		t.Errorf("after %d connections the client has %q, %q, %v", connections(), seen.Texts, seen.End, err)
+	}
+}
+
+// After a cut the server may send again what belongs to a turn that has ended. It counts as repeated, and ends nothing.
+func TestNemoClientTellsTurnsApart(t *testing.T) {
+	_, before := turnOf(1)
+	id, now := turnOf(2)
+	old := []string{nemoEnd(before, "m0"), nemoText(before, "m0", "tail"), nemoEnd(before, "m0")}
+	for name, call := range map[string]func(context.Context, Client) (Seen, error){
+		"says":  func(ctx context.Context, c Client) (Seen, error) { return c.Say(ctx, "m1", "hi") },
+		"joins": func(ctx context.Context, c Client) (Seen, error) { return c.Join(ctx, id) },
+	} {
+		c, _ := nemoClient(t, name == "joins", slices.Concat(old, []string{nemoText(now, "m1", "hello"), nemoEnd(now, "m1")}))
+		seen, err := call(t.Context(), c)
+		if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || seen.Repeated != len("tail") {
+			t.Errorf("a client that %s has %q, %q, %d bytes twice, %v", name, seen.Texts, seen.End, seen.Repeated, err)
+		}
+	}
+}
+
+// A prompt that was returned is not returned again; another one of the same turn is.
+func TestNemoClientIgnoresAPromptThatItHasReturned(t *testing.T) {
+	id, name := turnOf(1)
+	c, _ := nemoClient(t, true, []string{nemoPrompt("p1", "m0"), nemoPrompt("p1", "m0"), nemoPrompt("p2", "m0"), nemoPrompt("p1", "m0"), nemoText(name, "m0", "hello"), nemoEnd(name, "m0")})
+	for i, call := range []func() (Seen, error){
+		func() (Seen, error) { return c.Join(t.Context(), id) },
+		func() (Seen, error) { return c.Rest(t.Context()) },
+		func() (Seen, error) { return c.Rest(t.Context()) },
+	} {
+		want := []End{Asks, Asks, Done}[i]
+		if seen, err := call(); err != nil || seen.End != want {
+			t.Errorf("call %d: %q, %q, %v", i+1, seen.Texts, seen.End, err)
+		}
 	}
 }

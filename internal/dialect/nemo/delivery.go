@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -26,6 +27,8 @@ const (
 // delivery is how far a subscription has delivered.
 type delivery struct {
 	unanswered   []sentPing // in order
+	unpinged     bool       // something was sent after the last ping
+	writing      chat.Seq   // events up to this one were sent or are being sent
 	written      position   // what was sent
 	acknowledged position   // what is known to have arrived
 	acks         []ack      // of a browser: the first is older than unloadRewind, or where it started
@@ -65,10 +68,12 @@ func (sub *subscription) appendPing(out []byte, at position) []byte {
 	defer sub.mu.Unlock()
 	if len(sub.unanswered) >= maxPings {
 		if !sub.s.ignoresPings() {
+			sub.unpinged = true
 			return out // a later ping acknowledges this position too
 		}
 		sub.unanswered = sub.unanswered[:0]
 	}
+	sub.unpinged = false
 	n := sub.s.pingCount.Add(1)
 	sub.unanswered = append(sub.unanswered, sentPing{n, at})
 	return wire.AppendPingFrame(out, binary.BigEndian.AppendUint64(nil, n))
@@ -80,13 +85,16 @@ func (sub *subscription) flush(ctx context.Context, out []byte) error {
 	if len(out) == 0 {
 		sub.mu.Lock()
 		sub.written = at
-		if len(sub.unanswered) == 0 {
+		if len(sub.unanswered) == 0 && !sub.unpinged {
 			sub.acknowledged = at
 		}
 		sub.mu.Unlock()
 		return nil
 	}
 	out = sub.appendPing(out, at)
+	sub.mu.Lock()
+	sub.writing = at.Cursor.Seq
+	sub.mu.Unlock()
 	if err := sub.s.conn.Write(ctx, out); err != nil {
 		return err
 	}

@@ -5,7 +5,7 @@
 //
 // # A message becomes events
 //
-// A socket reads frames (socket.go) and handles each one (handle.go). decode.go and attachments.go decode a user_message;
+// A socket reads frames (socket.go) and handles one after the other (handle.go). decode.go and attachments.go decode a user_message;
 // submit.go stores it as user.message, together with the stop of the turn that NeMo started before. An answer to a prompt
 // is matched to an open prompt and stored. HTTP requests are decoded in request.go and stored the same way.
 //
@@ -32,7 +32,8 @@
 //
 // # Concurrency
 //
-// A socket has one goroutine that reads, and one per subscription that writes; a fold belongs to the latter. Frames are
-// encoded per reader, because they contain the reader's own names of conversation and message. Locks are those of socket,
-// subscription and resumePoints, taken in this order and never held while something is sent.
+// A socket has one goroutine that reads, one that handles what was read, because storing it may take long, and one per
+// subscription that writes; a fold belongs to the latter. Frames are encoded per reader, because they contain the reader's
+// own names of conversation and message. Locks are those of socket, subscription and resumePoints, taken in this order and
+// never held while something is sent.
 package nemo

@@ -10,34 +10,54 @@ import (
 	"github.com/parley-hq/parley/internal/wire"
 )
 
-// handle handles one frame of a client. A bad frame is answered with an error; the socket stays open.
-func (s *socket) handle(ctx context.Context, msg []byte) {
-	f, err := decodeFrame(msg)
-	if err == nil {
-		if ended := wire.Ended(ctx); ended != nil { // the credential ended after the frame was read
-			err = &refusal{codeAuth, chat.Public(ended)}
+// received is a frame of a client that waits to be handled.
+type received struct {
+	clientFrame
+	raw    []byte
+	caller chat.Caller
+	err    error // it cannot be decoded, or has no caller
+	places int   // how many it takes, see maxUnhandled
+}
+
+// receive decodes a frame, finds its caller, and lets it wait to be handled. An auth_message is handled at once, because the limits of the
+// frames behind it depend on it.
+func (s *socket) receive(ctx context.Context, msg []byte) {
+	f := &received{raw: msg, places: min(1+len(msg)/unhandledBytes, maxUnhandled)}
+	if f.clientFrame, f.err = decodeFrame(msg); f.err == nil {
+		if f.Type == typeAuth {
+			s.authenticate(ctx, &f.clientFrame)
+			return
+		}
+		f.caller, f.err = s.callerOf(ctx, &f.clientFrame)
+	}
+	for range f.places {
+		select {
+		case s.places <- struct{}{}:
+		case <-ctx.Done():
+			return
 		}
 	}
-	if err == nil && f.Type == typeAuth {
-		s.authenticate(ctx, &f)
-		return
+	s.frames <- f
+}
+
+// handle handles one frame of a client. A bad frame is answered with an error; the socket stays open.
+func (s *socket) handle(ctx context.Context, f *received) {
+	err := f.err
+	if ended := wire.Ended(s.ctx); err == nil && ended != nil { // the credential ended after the frame was read
+		err = &refusal{codeAuth, chat.Public(ended)}
 	}
-	var c chat.Caller
 	if err == nil {
-		c, err = s.callerOf(ctx, &f)
-	}
-	if err == nil {
-		err = s.d.opt.Allow(c, 1)
+		err = s.d.opt.Allow(f.caller, 1)
 	}
 	if err == nil && f.Type == typeAnswer {
-		s.handleAnswer(ctx, c, &f)
+		s.handleAnswer(ctx, f.caller, &f.clientFrame)
 		return
 	}
 	if err == nil {
-		err = s.handleMessage(ctx, c, &f, msg)
+		err = s.handleMessage(ctx, f.caller, &f.clientFrame, f.raw)
 	}
 	if err != nil {
-		s.sendRefusal(ctx, &f, err)
+		s.sendRefusal(ctx, &f.clientFrame, err)
 	}
 }
 
@@ -110,7 +130,11 @@ func (s *socket) handleMessage(ctx context.Context, c chat.Caller, f *clientFram
 	if err != nil {
 		return err
 	}
-	s.subscribe(ctx, c, conversation, sess.ID).messageSent(ctx, e, repeated)
+	if s.ctx.Err() != nil {
+		s.d.points.senderLeft(s.resumeKey(c, sess.ID), conversation, e.Seq)
+		return nil
+	}
+	s.subscribe(c, conversation, sess.ID).messageSent(e, repeated)
 	return nil
 }
 
@@ -227,7 +251,7 @@ func (s *socket) subscriptionOf(ctx context.Context, c chat.Caller, f *clientFra
 	if _, err := s.d.opt.Sessions.Own(ctx, c, conversation); err != nil {
 		return nil, err
 	}
-	sub := s.subscribe(ctx, c, conversation, "")
+	sub := s.subscribe(c, conversation, "")
 	sub.wake()
 	select {
 	case <-sub.ready:

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -49,6 +50,41 @@ func (w *testServer) stops(id chat.SessionID) []chat.TurnID {
 		list = append(list, e.Body.(chat.TurnStopRequested).TurnID)
 	}
 	return list
+}
+
+// untilReleased is an agent whose answer to "one" does not end before it is released, also when it is stopped.
+func untilReleased(release chan struct{}) map[string]agent.Agent {
+	return map[string]agent.Agent{"demo": answerFunc(func(ctx context.Context, turn *agent.Turn) error {
+		if turn.Text() == "one" {
+			<-release
+		}
+		return turn.Say(ctx, "answer to "+turn.Text())
+	})}
+}
+
+// A message that waits and is sent again changes nothing, and is answered once.
+func TestRepeatedMessageThatWaits(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	w := newServer(t, setup{agents: untilReleased(release)})
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "one")
+	w.running("c1")
+	for range 2 {
+		c.say("c1", "m2", "two")
+	}
+	c.sync()
+	if withdrawn := w.Events("c1", "user.message_withdrawn"); len(withdrawn) != 0 {
+		t.Errorf("withdrawn was %+v", withdrawn[0].Body)
+	}
+	close(release)
+	got := c.until(func(f frame) bool { return f.Parent == "m2" && isEnd(f) })
+	if got = append(got, c.sync()...); textOf(got) != "answer to two" {
+		t.Errorf("got %q", textOf(got))
+	}
+	if stored := w.Events("c1", "user.message"); len(stored) != 2 {
+		t.Errorf("%d messages are stored", len(stored))
+	}
 }
 
 // A turn of another dialect that starts at the last moment is not interrupted.

@@ -63,6 +63,28 @@ func TestKillBeforeAnythingWasAcknowledged(t *testing.T) {
 	}
 }
 
+// The client's message has replaced an answer whose end comes later. That end is not taken for the end of the client's answer.
+func TestKillAfterAnAnswerWasReplaced(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	w := newServer(t, setup{agents: untilReleased(release)})
+	w.dial("").say("c1", "m1", "one")
+	w.running("c1")
+	c := w.dial("?session=other")
+	c.sync()
+	c.ignorePings.Store(true)
+	c.say("c1", "m2", "two")
+	knows(t, w.dialect, "the client", func(p *resumePoint) bool {
+		return len(p.live) == 1 && p.live[0].s.browserID == "other" && p.live[0].saved.Base != 0
+	})
+	close(release)
+	c.until(isEnd)
+	w = w.kill()
+	if got := textOf(w.dial("?session=other&conversation_id=c1").until(isEnd)); got != "answer to two" {
+		t.Errorf("after the kill: %q", got)
+	}
+}
+
 // The pong of another ping acknowledges nothing of the conversation.
 func TestPongOfAnotherPing(t *testing.T) {
 	w := newServer(t, setup{})
@@ -75,6 +97,25 @@ func TestPongOfAnotherPing(t *testing.T) {
 		if sub.pong(c.pong); sub.acknowledged.Base != c.want {
 			t.Errorf("after pong %d, %d has arrived, want %d", c.pong, sub.acknowledged.Base, c.want)
 		}
+	}
+}
+
+// What was sent while too many pings had no answer has none of its own: it is not acknowledged when they are answered.
+func TestFramesWithoutAPing(t *testing.T) {
+	w := newServer(t, setup{})
+	const last = 600
+	sub := &subscription{s: &socket{d: w.dialect}, point: &resumePoint{}, fold: newFold("c1", chat.Cursor{Seq: last})}
+	for seq := range chat.Seq(last) {
+		sub.appendPing(nil, positionAt(seq+1))
+	}
+	sub.pong(maxPings)
+	if err := sub.flush(t.Context(), nil); err != nil || sub.acknowledged.Cursor.Seq != maxPings {
+		t.Errorf("after %d pongs, %d has arrived (%v)", maxPings, sub.acknowledged.Cursor.Seq, err)
+	}
+	sub.appendPing(nil, positionAt(last))
+	sub.pong(maxPings + 1)
+	if sub.flush(t.Context(), nil); sub.acknowledged.Cursor.Seq != last {
+		t.Errorf("after the last pong, %d has arrived", sub.acknowledged.Cursor.Seq)
 	}
 }
 

@@ -1,7 +1,9 @@
 package nemo
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -72,8 +74,11 @@ func (r *resumePoints) heard(m *nodeMessage) {
 // heardPoint keeps what a node says of its own clients, or of those of a third node if that is news; the caller holds mu.
 func (r *resumePoints) heardPoint(from string, s savedPoint) {
 	p := r.point(s.key)
-	if have, ok := p.elsewhere[s.node]; ok && (s.moves < have.moves || s.moves == have.moves && s.node != from && !s.when.After(have.when)) {
-		return
+	if have, ok := p.elsewhere[s.node]; ok {
+		order := cmp.Or(cmp.Compare(s.moves, have.moves), s.last().when.Compare(have.last().when))
+		if order < 0 || order == 0 && s.node != from {
+			return
+		}
 	}
 	if p.elsewhere == nil {
 		p.elsewhere = map[string]savedPoint{}
@@ -143,28 +148,34 @@ func (r *resumePoints) ask(ctx context.Context, key string) map[string]int {
 // gather makes the departed clients of other nodes those of this one, and returns how many are connected elsewhere. All clients of a
 // node that did not answer have departed: it was lost, or their connections do not respond. The caller holds mu.
 func (r *resumePoints) gather(p *resumePoint, live map[string]int) (connectedElsewhere int) {
-	now, d := r.now(), &p.departed
+	now := r.now()
 	p.adopt(p.lastMove())
-	moved := false
+	var departed []clients
 	for node, s := range p.elsewhere {
 		n, answered := live[node]
 		connectedElsewhere += n
-		if s.clients -= n; s.moves < p.moves || s.clients <= 0 || now.Sub(s.when) >= pointLifetime {
+		if s.moves < p.moves {
 			continue
 		}
-		if !answered && s.state == connected {
-			s.state, s.when = connectionLost, now
+		for _, g := range s.remembered(now) {
+			if g.state == connected {
+				g.count, g.state = g.count-n, connectionLost
+				if !answered {
+					g.when = now
+				}
+			}
+			if g.count > 0 {
+				departed = append(departed, g)
+			}
 		}
-		if d.clients == 0 || s.at.before(d.at) {
-			d.at = s.at
-		}
-		if d.clients == 0 || s.when.After(d.when) {
-			d.state, d.when = s.state, s.when
-		}
-		d.clients += s.clients
-		moved = true
 	}
-	if moved {
+	if len(departed) > 0 {
+		departed = append(departed, p.departed...)
+		slices.SortFunc(departed, func(a, b clients) int { return a.when.Compare(b.when) })
+		p.departed = nil
+		for _, g := range departed {
+			p.addDeparted(g)
+		}
 		p.move(now)
 	}
 	return connectedElsewhere
@@ -177,7 +188,7 @@ func (p *resumePoint) move(now time.Time) { p.moves = max(p.lastMove()+1, uint64
 // adopt sets the number of the last move, unless it is higher already. The clients that departed before have continued elsewhere.
 func (p *resumePoint) adopt(moves uint64) {
 	if p.moves < moves {
-		p.moves, p.departed.clients = moves, 0
+		p.moves, p.departed = moves, nil
 	}
 }
 

@@ -88,10 +88,10 @@ func (n *twoNodes) heardAll() {
 	var at position
 	n.dialect.points.mu.Lock()
 	for _, p := range n.dialect.points.byKey {
-		at = p.saved(time.Now()).at
+		at = p.saved(time.Now()).last().at
 	}
 	n.dialect.points.mu.Unlock()
-	knows(n.t.(*testing.T), n.other, "the position", func(p *resumePoint) bool { return p.elsewhere["first"].at.equal(at) })
+	knows(n.t.(*testing.T), n.other, "the position", func(p *resumePoint) bool { return p.elsewhere["first"].last().at.equal(at) })
 }
 
 // The client continues at another node, whether the first one still answers or is lost, and whether the answer has ended meanwhile or not.
@@ -169,11 +169,16 @@ func TestPositionsOfOtherNodesSurviveKills(t *testing.T) {
 	tab := &subscription{}
 	r.add("k", tab)
 	r.depart(tab, positionAt(5), connectionLost)
-	passed := savedPoint{key: "k", clients: 1, at: positionAt(9), when: now, state: connected, moves: 1, node: "there"}
+	passed := pointOf("there", clients{1, positionAt(9), now, connected})
 	r.heard(&nodeMessage{Node: "there", Points: []string{r.line(passed)}})
-	if got, ok := open().resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
+	if got, ok, _ := open().resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("the client continues at %v, %t", got, ok)
 	}
+}
+
+// pointOf is what a node knows of its clients of the conversation k.
+func pointOf(node string, groups ...clients) savedPoint {
+	return savedPoint{key: "k", groups: groups, moves: 1, node: node}
 }
 
 // A third node may know more of the clients of a lost node than this one, or less.
@@ -182,13 +187,13 @@ func TestPositionThatAThirdNodeKnows(t *testing.T) {
 	nodes := &Nodes{Name: "here", Spread: func([]byte) {}, Others: func() int { return 0 }}
 	r := newResumePoints("", nodes, time.Now, slog.New(slog.DiscardHandler))
 	hear := func(from string, at chat.Seq, when time.Time) {
-		s := savedPoint{key: "k", clients: 1, at: positionAt(at), when: when, state: connected, moves: 1, node: "lost"}
-		r.heard(&nodeMessage{Node: from, Points: []string{r.line(s)}})
+		r.heard(&nodeMessage{Node: from, Points: []string{r.line(pointOf("lost", clients{1, positionAt(at), when, connected}))}})
 	}
 	hear("lost", 5, now)
 	hear("third", 9, now.Add(time.Millisecond))
 	hear("third", 7, now.Add(time.Microsecond))
-	if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
+	hear("lost", 7, now.Add(time.Microsecond)) // it was sent before the other one and came later
+	if got, ok, _ := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("the client continues at %v, %t", got, ok)
 	}
 }
@@ -211,7 +216,7 @@ func TestMoveToANodeThatKnowsNothing(t *testing.T) {
 	line := lost.line(sub.point.saved(time.Now()))
 	lost.mu.Unlock()
 	old.heard(&nodeMessage{Node: "third", Points: []string{line}})
-	if got, ok := old.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
+	if got, ok, _ := old.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("the client continues at %v, %t", got, ok)
 	}
 }
@@ -227,12 +232,12 @@ func TestNodeWaitsForAnAnswer(t *testing.T) {
 			return
 		}
 		if asked++; asked == 2 { // the first one is lost
-			s := savedPoint{key: "k", clients: 1, at: positionAt(9), when: time.Now(), state: connectionLost, moves: 1, node: "there"}
+			s := pointOf("there", clients{1, positionAt(9), time.Now(), connectionLost})
 			go r.heard(&nodeMessage{Node: "there", Answer: m.Question, Points: []string{r.line(s)}})
 		}
 	}
 	r = newResumePoints("", nodes, time.Now, slog.New(slog.DiscardHandler))
-	if got, ok := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
+	if got, ok, _ := r.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("the client continues at %v, %t", got, ok)
 	}
 }
@@ -256,6 +261,34 @@ func TestNewClientMissesNothingWhileNodesAreAsked(t *testing.T) {
 	if got := textOf(n.dialSecond("?conversation_id=c1").readTurn()); got != "You said: second" {
 		t.Errorf("got %q", got)
 	}
+}
+
+// A client that leaves while its message is being stored has departed, also for the other nodes.
+func TestClientLeavesWhileItsMessageIsStored(t *testing.T) {
+	t.Parallel()
+	n := newNodes(t, setup{})
+	n.startConversation(local, "c1", "first")
+	n.happened("c1", "turn.completed")
+	block := newGate()
+	g := &gated{Sessions: n.Sessions}
+	g.append.Store(block)
+	n.dialect.opt.Sessions = g
+	c := n.dial("?conversation_id=c1")
+	c.ignorePings.Store(true)
+	key := ""
+	knows(t, n.dialect, "the client", func(p *resumePoint) bool {
+		key = p.key
+		return len(p.live) == 1 && p.live[0].saved.Base != 0
+	})
+	c.say("c1", "m2", "second")
+	<-block.entered
+	c.drop()
+	live := n.other.points.ask(t.Context(), key)
+	if count, answered := live["first"]; !answered || count != 0 {
+		t.Errorf("connected are %v", live)
+	}
+	close(block.open)
+	n.waitTurns("c1", 2)
 }
 
 // A tab at another node is a new one while the first tab is connected, and both can be continued.

@@ -30,15 +30,30 @@ type pointFile struct {
 	rewriteAt int64
 }
 
-// savedPoint is one line.
+// savedPoint is one line: the clients of a conversation on one node.
 type savedPoint struct {
-	key     string
-	clients int // that share the position
-	at      position
-	when    time.Time
-	state   clientState
-	moves   uint64 // the number of the last move, see nodes.go
-	node    string // whose clients they are; "" means this one
+	key    string
+	groups []clients // in the order of their times; if clients are connected, the last group, which may be empty, is theirs
+	moves  uint64    // the number of the last move, see nodes.go
+	node   string    // whose clients they are; "" means this one
+}
+
+// last is the last group; a line has one.
+func (s savedPoint) last() clients {
+	if len(s.groups) == 0 {
+		return clients{}
+	}
+	return s.groups[len(s.groups)-1]
+}
+
+// remembered are the groups that are not too old.
+func (s savedPoint) remembered(now time.Time) (list []clients) {
+	for _, g := range s.groups {
+		if g.count > 0 && now.Sub(g.when) < pointLifetime {
+			list = append(list, g)
+		}
+	}
+	return list
 }
 
 // openPointFile returns the file in dir, and the points that an earlier process left in it, in the order of their changes.
@@ -71,38 +86,58 @@ func openPointFile(dir string, log *slog.Logger) (*pointFile, []savedPoint) {
 func parsePoint(line string) (p savedPoint, ok bool) {
 	fields := strings.Fields(line)
 	n := len(fields) - 1
-	if n != 8 && n != 10 || fields[n] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) { // earlier versions wrote seconds, and no moves and node
+	old := n == 1+groupFields // earlier versions wrote seconds, and no moves and node
+	if !old && (n < 3+groupFields || n%groupFields != 3) || fields[n] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) {
 		return p, false
 	}
-	var err error
-	if p.clients, err = strconv.Atoi(fields[1]); err != nil {
-		return p, false
-	}
-	if p.at.Cursor, err = chat.ParseCursor(fields[2]); err != nil {
-		return p, false
-	}
-	for i, seq := range []*chat.Seq{&p.at.Base, &p.at.Held, &p.at.Shown} {
-		n, err := strconv.ParseUint(fields[3+i], 10, 64)
-		if err != nil {
+	p.key = fields[0]
+	for rest := fields[1:]; len(rest) > groupFields; rest = rest[groupFields:] {
+		g, ok := parseGroup(rest, old)
+		if !ok {
 			return p, false
 		}
-		*seq = chat.Seq(n)
+		p.groups = append(p.groups, g)
 	}
-	when, err := strconv.ParseInt(fields[6], 10, 64)
-	if err != nil {
-		return p, false
+	if old {
+		return p, true
 	}
-	p.key, p.when, p.state = fields[0], time.Unix(when, 0), clientState(fields[7])
-	if n == 10 {
-		p.when = time.UnixMicro(when)
-		p.moves, err = strconv.ParseUint(fields[8], 10, 64)
-		p.node = strings.TrimPrefix(fields[9], "@")
-	}
+	var err error
+	p.moves, err = strconv.ParseUint(fields[n-2], 10, 64)
+	p.node = strings.TrimPrefix(fields[n-1], "@")
 	return p, err == nil
 }
 
+const groupFields = 7
+
+func parseGroup(fields []string, seconds bool) (g clients, ok bool) {
+	var err error
+	if g.count, err = strconv.Atoi(fields[0]); err != nil {
+		return g, false
+	}
+	if g.at.Cursor, err = chat.ParseCursor(fields[1]); err != nil {
+		return g, false
+	}
+	for i, seq := range []*chat.Seq{&g.at.Base, &g.at.Held, &g.at.Shown} {
+		n, err := strconv.ParseUint(fields[2+i], 10, 64)
+		if err != nil {
+			return g, false
+		}
+		*seq = chat.Seq(n)
+	}
+	when, err := strconv.ParseInt(fields[5], 10, 64)
+	if g.when = time.UnixMicro(when); seconds {
+		g.when = time.Unix(when, 0)
+	}
+	g.state = clientState(fields[6])
+	return g, err == nil
+}
+
 func appendPoint(b []byte, p savedPoint) []byte {
-	line := fmt.Sprintf("%s %d %s %d %d %d %d %s %d @%s ", p.key, p.clients, p.at.Cursor, p.at.Base, p.at.Held, p.at.Shown, p.when.UnixMicro(), p.state, p.moves, p.node)
+	line := p.key
+	for _, g := range p.groups {
+		line += fmt.Sprintf(" %d %s %d %d %d %d %s", g.count, g.at.Cursor, g.at.Base, g.at.Held, g.at.Shown, g.when.UnixMicro(), g.state)
+	}
+	line += fmt.Sprintf(" %d @%s ", p.moves, p.node)
 	return append(append(append(b, line...), checksum(line)...), '\n')
 }
 

@@ -3,6 +3,7 @@ package nemo
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 func TestLargePointFileIsNotRewrittenEachTime(t *testing.T) {
 	t.Parallel()
 	f, _ := openPointFile(t.TempDir(), slog.New(slog.DiscardHandler))
-	p := savedPoint{at: position{Base: 1}, when: time.Now(), state: connectionLost}
+	p := savedPoint{groups: []clients{{at: position{Base: 1}, when: time.Now(), state: connectionLost}}}
 	all := func(yield func(savedPoint) bool) {
 		for i := range 500 {
 			p.key = fmt.Sprintf("%010000d", i)
@@ -32,7 +33,7 @@ func TestLargePointFileIsNotRewrittenEachTime(t *testing.T) {
 	}
 	file := f.file
 	for i := range 20 {
-		f.append(savedPoint{key: "one", clients: i, at: p.at, when: p.when, state: connected}, all)
+		f.append(savedPoint{key: "one", groups: p.groups, moves: uint64(i)}, all)
 		if f.file != file {
 			t.Fatalf("change %d rewrote the file", i)
 		}
@@ -40,17 +41,21 @@ func TestLargePointFileIsNotRewrittenEachTime(t *testing.T) {
 }
 
 func TestPointLines(t *testing.T) {
-	p := savedPoint{"3f2a", 7, position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}, time.Unix(1_800_000_000, 0), connectionLost, 3, "n1-3f2a"}
+	at := position{chat.Cursor{Seq: 42, Blocks: []chat.Mark{{Block: "b7", Bytes: 120}}}, 40, 41, 39}
+	p := savedPoint{"3f2a", []clients{{7, at, time.Unix(1_800_000_000, 0), connectionLost}, {2, positionAt(50), time.UnixMicro(1_800_000_000_000_001), connected}}, 3, "n1-3f2a"}
 	line := strings.TrimSuffix(string(appendPoint(nil, p)), "\n")
 	got, ok := parsePoint(line)
-	if !ok || got.key != p.key || got.clients != p.clients || !got.at.equal(p.at) || !got.when.Equal(p.when) || got.state != p.state || got.moves != p.moves || got.node != p.node {
+	same := func(a, b clients) bool {
+		return a.count == b.count && a.at.equal(b.at) && a.when.Equal(b.when) && a.state == b.state
+	}
+	if !ok || got.key != p.key || !slices.EqualFunc(got.groups, p.groups, same) || got.moves != p.moves || got.node != p.node {
 		t.Errorf("%q is read as %v", line, got)
 	}
 	earlier := "3f2a 7 42 4 0 0 1 left " // of a version without moves and nodes
-	if got, ok := parsePoint(earlier + checksum(earlier)); !ok || got.key != p.key || got.moves != 0 || got.node != "" {
+	if got, ok := parsePoint(earlier + checksum(earlier)); !ok || got.key != p.key || !same(got.last(), clients{7, position{chat.Cursor{Seq: 42}, 4, 0, 0}, time.Unix(1, 0), connectionLost}) || got.moves != 0 || got.node != "" {
 		t.Errorf("%q is read as %v, %t", earlier, got, ok)
 	}
-	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left ", "3f2a 7 42 4 0 0 1 left x @n "} {
+	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left ", "3f2a 7 42 4 0 0 1 left x @n ", "3f2a 3 @n ", "3f2a 7 42 4 0 0 1 left 7 42 4 0 0 1 left "} {
 		if _, ok := parsePoint(bad + checksum(bad)); ok {
 			t.Errorf("%q is taken for a point", bad)
 		}

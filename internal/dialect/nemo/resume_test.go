@@ -4,15 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/gobwas/ws"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -296,6 +300,114 @@ func TestAnswerBeforeSubscriptionStarts(t *testing.T) {
 		}
 		a.drop()
 		<-answers
+	}
+}
+
+// gated holds up calls until their gate is closed; nil gates nothing.
+type gated struct {
+	*session.Sessions
+	append, watch atomic.Pointer[gate]
+}
+
+type gate struct{ entered, open chan struct{} }
+
+func newGate() *gate { return &gate{make(chan struct{}, 1), make(chan struct{})} }
+
+func (g *gate) pass() {
+	if g != nil {
+		tell(g.entered)
+		<-g.open
+	}
+}
+
+func (g *gated) Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error) {
+	g.append.Load().pass()
+	return g.Sessions.Append(ctx, c, id, drafts)
+}
+
+func (g *gated) Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error] {
+	g.watch.Load().pass()
+	return g.Sessions.Watch(ctx, c, id, from, enc)
+}
+
+// A repeated message is not answered twice: its answer is complete, and the subscription is about to send it.
+func TestRepeatedMessageWhoseAnswerIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	g := &gated{}
+	w := newServer(t, setup{change: func(o *Options) {
+		g.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = g
+	}})
+	if _, _, err := w.Sessions.Create(t.Context(), local, chat.NewSession{ID: "c1"}); err != nil {
+		t.Fatal(err)
+	}
+	c := w.dial("?conversation_id=c1")
+	knows(t, w.dialect, "the client", func(p *resumePoint) bool { return len(p.live) == 1 && p.live[0].saved.Base != 0 })
+	c.drop()
+	w.waitDeparted(1)
+	other := w.dial("?conversation_id=c1&session=other")
+	other.say("c1", "m1", "hi")
+	other.readTurn()
+	watch := newGate()
+	g.watch.Store(watch)
+	c = w.dial("?conversation_id=c1")
+	<-watch.entered // the client continues before the message
+	c.say("c1", "m1", "hi")
+	got := c.sync()
+	close(watch.open)
+	got = append(c.readRest(got), c.sync()...)
+	if textOf(got) != "You said: hi" {
+		t.Errorf("got %q", textOf(got))
+	}
+	c.say("c1", "m1", "hi") // now it asks for the answer once more
+	if got := textOf(c.readTurn()); got != "You said: hi" {
+		t.Errorf("after the answer: %q", got)
+	}
+}
+
+// waitForNoStart waits until no client waits for a conversation to start.
+func (w *testServer) waitForNoStart() {
+	w.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		w.dialect.points.mu.Lock()
+		n := len(w.dialect.points.waitingForStart)
+		w.dialect.points.mu.Unlock()
+		if n == 0 {
+			return
+		}
+	}
+	w.t.Fatal("a client still waits for its conversation to start")
+}
+
+// What a client sends right before it leaves is stored, in order.
+func TestMessagesOfAClientThatLeaves(t *testing.T) {
+	t.Parallel()
+	g := &gated{}
+	w := newServer(t, setup{change: func(o *Options) {
+		g.Sessions = o.Sessions.(*session.Sessions)
+		o.Sessions = g
+	}})
+	block := newGate()
+	g.append.Store(block)
+	c := w.dial("?conversation_id=c1")
+	c.say("c1", "m1", "one")
+	<-block.entered
+	c.say("c1", "m2", "two")
+	c.say("c1", "m3", "three")
+	_ = c.conn.Close(websocket.StatusNormalClosure, "")
+	w.waitForNoStart()
+	g.append.Store(nil)
+	close(block.open)
+	w.Until("c1", "user.message", 3)
+	for i, e := range w.Events("c1", "user.message") {
+		if want := []string{"one", "two", "three"}[i]; e.Body.(chat.UserMessage).Text != want {
+			t.Errorf("message %d is %q", i+1, e.Body.(chat.UserMessage).Text)
+		}
+	}
+	w.waitDeparted(1)
+	c = w.dial("?conversation_id=c1")
+	if got := textOf(c.until(func(f frame) bool { return f.Parent == "m3" && isEnd(f) })); !strings.HasSuffix(got, "You said: three") {
+		t.Errorf("when it is back: %q", got)
 	}
 }
 

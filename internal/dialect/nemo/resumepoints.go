@@ -24,19 +24,28 @@ func (p position) equal(o position) bool {
 	return p.Cursor.Seq == o.Cursor.Seq && p.Base == o.Base && p.Held == o.Held && p.Shown == o.Shown && slices.Equal(p.Cursor.Blocks, o.Cursor.Blocks)
 }
 
-// before reports whether p has less than o: fewer events, or less of open blocks.
-func (p position) before(o position) bool {
-	if p.Cursor.Seq != o.Cursor.Seq {
-		return p.Cursor.Seq < o.Cursor.Seq
+// lower is what both p and o have.
+func (p position) lower(o position) position {
+	if o.Cursor.Seq < p.Cursor.Seq {
+		p, o = o, p
 	}
-	return p.blockBytes() < o.blockBytes()
-}
-
-func (p position) blockBytes() (n int) {
-	for _, b := range p.Cursor.Blocks {
-		n += b.Bytes
+	at := position{Cursor: chat.Cursor{Seq: p.Cursor.Seq}, Base: min(p.Base, o.Base), Held: min(p.Held, o.Held)}
+	for _, m := range p.Cursor.Blocks {
+		n := o.Cursor.Bytes(m.Block)
+		if n == 0 && o.Base > p.Cursor.Seq {
+			n = m.Bytes // o has the end of the turn, so all of the block; else it may have finished the block or not begun it
+		}
+		if n > 0 {
+			at.Cursor.PassPiece(m.Block, min(n, m.Bytes))
+		}
 	}
-	return n
+	if at.Held == 0 {
+		at.Held = max(p.Held, o.Held)
+	}
+	if p.Shown == o.Shown {
+		at.Shown = p.Shown
+	}
+	return at
 }
 
 // justBefore is the position right before an event.
@@ -68,45 +77,102 @@ const (
 	reloadWindow    = 15 * time.Second
 )
 
-// resumePoint is how far the clients of one identity and browser have read one session. Its tabs cannot be told apart, so
-// those that departed within one window share the lowest position among them, and none of them misses anything.
+// clients are some that share a position: what all of them have.
+type clients struct {
+	count int
+	at    position
+	when  time.Time // they departed; of those that are connected, when this was noted
+	state clientState
+}
+
+func (g *clients) add(count int, at position) {
+	if g.count > 0 {
+		at = g.at.lower(at)
+	}
+	g.at = at
+	g.count += count
+}
+
+// mayReturn reports whether they may still return although others are connected.
+func (g *clients) mayReturn(now time.Time) bool {
+	window := reloadWindow
+	if g.state == connectionLost {
+		window = reconnectWindow
+	}
+	return now.Sub(g.when) <= window
+}
+
+// resumePoint is how far the clients of one identity and browser have read one session. Its tabs cannot be told apart, so each of
+// those that return gets what all of the departed ones have, and none of them misses anything.
 type resumePoint struct {
+	key          string
 	live         []*subscription
-	departed     savedPoint            // no clients when all have returned
+	departed     []clients             // that have not returned, in the order of their departures
 	conversation string                // the departed clients' name of the session; "" after a restart
 	moves        uint64                // the number of the last move, see nodes.go
 	elsewhere    map[string]savedPoint // what is known of the clients of other nodes, by node
 	answered     time.Time             // when the live ones have last responded to a question of another node
 }
 
-// mayReturn reports whether departed clients may still return although others are connected.
-func (p *resumePoint) mayReturn(now time.Time) bool {
-	window := reloadWindow
-	if p.departed.state == connectionLost {
-		window = reconnectWindow
+// mayReturn are the departed clients that may still return although others are connected.
+func (p *resumePoint) mayReturn(now time.Time) (list []clients) {
+	for _, g := range p.departed {
+		if g.mayReturn(now) {
+			list = append(list, g)
+		}
 	}
-	return p.departed.clients > 0 && now.Sub(p.departed.when) <= window
+	return list
 }
 
-// saved is the line in the file: the lowest position of all clients that have one.
+// maxDeparted is how many departures are told apart.
+const maxDeparted = 8
+
+// addDeparted adds clients that departed after the others.
+func (p *resumePoint) addDeparted(g clients) {
+	if n := len(p.departed); n >= maxDeparted {
+		last := &p.departed[n-1]
+		last.add(g.count, g.at)
+		last.when, last.state = g.when, g.state
+		return
+	}
+	p.departed = append(p.departed, g)
+}
+
+// takeDeparted returns what all departed clients have, for one of them that returns. It counts as the one that departed last, so that a
+// client that never returns is forgotten in time.
+func (p *resumePoint) takeDeparted() (at position, ok bool) {
+	n := len(p.departed)
+	if n == 0 {
+		return at, false
+	}
+	var all clients
+	for _, g := range p.departed {
+		all.add(g.count, g.at)
+	}
+	last := &p.departed[n-1]
+	if last.count--; last.count == 0 {
+		if n > 1 {
+			p.departed[n-2].add(0, last.at) // it may have been another one
+		}
+		p.departed = p.departed[:n-1]
+	}
+	return all.at, true
+}
+
+// saved is the line in the file.
 func (p *resumePoint) saved(now time.Time) savedPoint {
-	s := p.departed
-	s.moves = p.moves
+	s := savedPoint{key: p.key, moves: p.moves}
 	if len(p.live) == 0 {
+		s.groups = p.departed
 		return s
 	}
-	if s.state, s.when = connected, now; !p.mayReturn(now) {
-		s.clients = 0
-	}
+	here := clients{when: now, state: connected}
 	for _, sub := range p.live {
-		if sub.saved.Base == 0 {
-			continue // it has none yet
+		if sub.saved.Base != 0 { // it has one
+			here.add(1, sub.saved)
 		}
-		if s.clients == 0 || sub.saved.before(s.at) {
-			s.at = sub.saved
-		}
-		s.clients++
 	}
+	s.groups = append(p.mayReturn(now), here)
 	return s
 }
 
@@ -138,13 +204,16 @@ func newResumePoints(dir string, nodes *Nodes, now func() time.Time, log *slog.L
 			}
 			continue
 		}
-		if s.state == connected {
-			s.state, s.when = connectionLost, now() // by the end of that process
+		if s.last().state == connected { // until the end of that process: none could return since
+			for i := range s.groups {
+				g := &s.groups[i]
+				if g.when = now(); g.state == connected {
+					g.state = connectionLost
+				}
+			}
 		}
-		if now().Sub(s.when) < pointLifetime {
-			p := r.point(s.key)
-			p.departed, p.moves = s, s.moves
-		}
+		p := r.point(s.key)
+		p.departed, p.moves = s.remembered(now()), s.moves
 	}
 	if file.path != "" {
 		if err := file.rewrite(r.all()); err != nil {
@@ -171,11 +240,11 @@ func (r *resumePoints) all() iter.Seq[savedPoint] {
 func (r *resumePoints) known(p *resumePoint) iter.Seq[savedPoint] {
 	return func(yield func(savedPoint) bool) {
 		now := r.now()
-		if s := p.saved(now); s.clients > 0 && now.Sub(s.when) < pointLifetime && !yield(s) {
+		if s := p.saved(now); len(s.remembered(now)) > 0 && !yield(s) {
 			return
 		}
 		for _, s := range p.elsewhere {
-			if now.Sub(s.when) < pointLifetime && !yield(s) {
+			if len(s.remembered(now)) > 0 && !yield(s) {
 				return
 			}
 		}
@@ -195,32 +264,49 @@ func (r *resumePoints) addSender(key string, sub *subscription) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.point(key)
-	p.departed.clients = 0
+	p.departed = nil
 	p.move(r.now())
 	r.attach(p, sub)
 }
 
+// senderLeft records a client whose connection ended before its message was stored. If anybody follows the conversation or has followed
+// it, the client is one of them.
+func (r *resumePoints) senderLeft(key, conversation string, message chat.Seq) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byKey[key] != nil {
+		return
+	}
+	p, now := r.point(key), r.now()
+	p.conversation = conversation
+	p.addDeparted(clients{1, justBefore(message), now, connectionLost})
+	p.move(now)
+	r.record(p)
+}
+
 // resume adds a client that returns, and gives it the position of the departed ones, in a cluster also of those of other nodes.
 // Connections that do not answer are closed first. While others are connected and none departed lately, the client is a new tab and has no position.
-func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription) (at position, ok bool) {
+// A client whose connection has ended meanwhile is not added.
+func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription) (at position, ok bool, err error) {
 	r.closeStale(key, sub.s)
 	live := r.ask(ctx, key)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p := r.point(key)
-	if ctx.Err() == nil {
-		others := r.gather(p, live) + len(p.live)
-		ok = p.departed.clients > 0 && (others == 0 || p.mayReturn(r.now()))
-		if !ok && others == 0 {
-			p.move(r.now()) // what a node has that could not answer is older than what this client gets
-		}
+	if ctx.Err() != nil {
+		return at, false, context.Cause(ctx)
 	}
-	if ok {
-		p.departed.clients--
-		at, sub.saved = p.departed.at, p.departed.at
+	p, now := r.point(key), r.now()
+	others := r.gather(p, live) + len(p.live)
+	if current := p.mayReturn(now); others > 0 || len(current) > 0 {
+		p.departed = current
+	}
+	if at, ok = p.takeDeparted(); ok {
+		sub.saved = at
+	} else if others == 0 {
+		p.move(now) // what a node has that could not answer is older than what this client gets
 	}
 	r.attach(p, sub)
-	return at, ok
+	return at, ok, nil
 }
 
 // attach adds a client; the caller holds mu. A new tab has no position until it is saved.
@@ -251,14 +337,8 @@ func (r *resumePoints) depart(sub *subscription, at position, state clientState)
 	defer r.mu.Unlock()
 	p, now := sub.point, r.now()
 	p.live = slices.DeleteFunc(p.live, func(o *subscription) bool { return o == sub })
-	if !p.mayReturn(now) {
-		p.departed.clients = 0
-	}
-	if p.departed.clients == 0 || at.before(p.departed.at) {
-		p.departed.at = at
-	}
-	p.departed.clients++
-	p.departed.when, p.departed.state = now, state
+	p.departed = p.mayReturn(now)
+	p.addDeparted(clients{1, at, now, state})
 	p.conversation = sub.enc.conversation
 	r.record(p)
 }
@@ -279,7 +359,7 @@ func (r *resumePoints) point(key string) *resumePoint {
 			}
 		}
 	}
-	p = &resumePoint{departed: savedPoint{key: key}}
+	p = &resumePoint{key: key}
 	r.byKey[key] = p
 	return p
 }
@@ -287,11 +367,11 @@ func (r *resumePoints) point(key string) *resumePoint {
 // closeStale closes the connections of a conversation that do not answer a ping, other than s, which may be nil.
 func (r *resumePoints) closeStale(key string, s *socket) {
 	r.mu.Lock()
-	var others []*socket
+	var others []*subscription
 	if p := r.byKey[key]; p != nil {
 		for _, sub := range p.live {
 			if sub.s != s {
-				others = append(others, sub.s)
+				others = append(others, sub)
 			}
 		}
 	}
@@ -299,7 +379,7 @@ func (r *resumePoints) closeStale(key string, s *socket) {
 	var wait sync.WaitGroup
 	for _, o := range others {
 		wait.Go(func() {
-			if gone := o.d.opt.Gone; !o.respondsToPing(gone) {
+			if gone := o.s.d.opt.Gone; !o.s.respondsToPing(gone) {
 				o.closeReplaced(gone)
 			}
 		})
@@ -313,8 +393,12 @@ func (r *resumePoints) lostConversation(key string, sess chat.Session) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := r.byKey[key]
+	if p == nil || len(p.departed) == 0 {
+		return ""
+	}
+	last := &p.departed[len(p.departed)-1]
 	switch {
-	case p == nil || p.departed.state == clientClosed || !p.mayReturn(r.now()):
+	case last.state == clientClosed || !last.mayReturn(r.now()):
 		return ""
 	case p.conversation != "":
 		return p.conversation

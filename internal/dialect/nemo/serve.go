@@ -49,19 +49,19 @@ type files interface {
 
 // Options of the dialect. All functions but Now and NewID are needed.
 type Options struct {
-	Sessions     sessions
-	Files        files
-	Caller       func(*http.Request) (chat.Caller, error)                                 // authenticates a request
-	Authenticate func(context.Context, string) (chat.Caller, error)                       // authenticates a token
-	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
-	Allow        func(c chat.Caller, requests int) error                                  // limits messages on sockets
-	Remote       func(*http.Request) string                                               // the client's address
-	Conns        *wire.Conns                                                              // open streams and sockets
-	Agent        func() string                                                            // answers sessions whose history was imported
-	Schema       string                                                                   // of sockets that name none: nemo (default), documented, agentiq, aiq
-	Dir          string                                                                   // keeps resume points over a restart; "" means that they are not kept
-	Tools        func(ctx context.Context) []MCPClient                                    // for /mcp/client/tool/list
-	Nodes        *Nodes                                                                   // the other nodes of a cluster; nil on a single server
+	Sessions      sessions
+	Files         files
+	Caller        func(*http.Request) (chat.Caller, error)                                 // authenticates a request
+	Authenticate  func(context.Context, string) (chat.Caller, error)                       // authenticates a token
+	Bind          func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
+	Allow         func(c chat.Caller, requests int) error                                  // limits messages on sockets
+	ClientAddress func(*http.Request) string                                               // the client's address
+	Conns         *wire.Conns                                                              // open streams and sockets
+	Agent         func() string                                                            // answers sessions whose history was imported
+	Schema        string                                                                   // of sockets that name none: nemo (default), documented, agentiq, aiq
+	Dir           string                                                                   // keeps resume points over a restart; "" means that they are not kept
+	Tools         func(ctx context.Context) []MCPClient                                    // for /mcp/client/tool/list
+	Nodes         *Nodes                                                                   // the other nodes of a cluster; nil on a single server
 
 	MaxBody     int64         // bytes of a JSON body; 0 means 8 MiB
 	MaxArtifact int64         // bytes of a file

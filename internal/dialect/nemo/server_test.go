@@ -55,7 +55,7 @@ func newServer(t testing.TB, s setup) *testServer {
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Authenticate: h.Auth.Authenticate, Conns: h.Conns, Dir: h.Dir, Now: s.now,
 		Bind:  func(ctx context.Context, _ chat.Caller) (context.Context, context.CancelFunc) { return ctx, func() {} },
-		Allow: func(chat.Caller, int) error { return nil }, Remote: remoteHost, Agent: func() string { return "demo" },
+		Allow: func(chat.Caller, int) error { return nil }, ClientAddress: remoteHost, Agent: func() string { return "demo" },
 		Tools: func(context.Context) []MCPClient { return nil }, MaxArtifact: 1 << 30,
 		NewID: func() string { return fmt.Sprintf("00000000-0000-4000-9000-%012d", ids.Add(1)) },
 	}

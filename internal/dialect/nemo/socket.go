@@ -1,6 +1,7 @@
 package nemo
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -24,6 +25,15 @@ import (
 // maxSubscriptions is how many conversations one socket follows; the one that is idle for longest makes room.
 const maxSubscriptions = 64
 
+// Frames of one client that wait to be handled. While there are more, none is read.
+const (
+	maxUnhandled   = 64
+	unhandledBytes = maxFrame / maxUnhandled // a larger frame counts as several
+)
+
+// lastFrames is how long the frames of a client are handled that has gone.
+const lastFrames = 10 * time.Second
+
 // Limits of sockets whose client has not authenticated.
 const (
 	maxUnauthenticatedFrame = 64 << 10 // bytes; a message with a token is far smaller
@@ -39,21 +49,23 @@ var (
 type socket struct {
 	d                   *Dialect
 	schema              *schema
-	browserID           string // tells the browsers of one identity apart
-	requested           string // the conversation that the address names
-	defaultConversation string // of messages that name none
-	isBrowser           bool   // browsers send their origin
-	caller              chat.Caller
+	browserID           string         // tells the browsers of one identity apart
+	requested           string         // the conversation that the address names
+	defaultConversation string         // of messages that name none
+	isBrowser           bool           // browsers send their origin
+	caller              chat.Caller    // this and the next three belong to the goroutine that reads
 	authErr             error          // why the caller is not known; nil when it is
 	releaseBind         func()         // of the credential that auth_message brought; nil without one
 	authWait            *wire.AuthWait // nil when the request brought a credential
 
 	conn        *wire.Conn
+	ctx         context.Context // of the connection
 	cancel      context.CancelCauseFunc
 	group       sync.WaitGroup
-	done        chan struct{}
-	readEnded   chan struct{} // closed when nothing more can be read; then the next two are set
-	readAll     bool          // the client has read all that was sent before the server shut down
+	frames      chan *received // that wait to be handled
+	places      chan struct{}  // which they take
+	readEnded   chan struct{}  // closed when nothing more can be read; then the next two are set
+	readAll     bool           // the client has read all that was sent before the server shut down
 	readEndedAt time.Time
 
 	ponged    atomic.Bool   // the client answers pings
@@ -110,7 +122,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &socket{
 		d: d, schema: schema, browserID: browser, requested: requested, isBrowser: r.Header.Get("Origin") != "",
-		done: make(chan struct{}), readEnded: make(chan struct{}),
+		frames: make(chan *received, maxUnhandled), places: make(chan struct{}, maxUnhandled), readEnded: make(chan struct{}),
 		subs: map[subscriptionKey]*subscription{}, nextPong: make(chan struct{}),
 	}
 	if s.defaultConversation = requested; requested == "" {
@@ -119,7 +131,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	s.caller, s.authErr = d.opt.Caller(r)
 	limit := maxFrame
 	if s.authErr != nil {
-		if s.authWait = d.unauthenticated.Take(d.opt.Remote(r)); s.authWait == nil {
+		if s.authWait = d.unauthenticated.Take(d.opt.ClientAddress(r)); s.authWait == nil {
 			d.http.Fail(w, r, chat.Errorf(chat.SlowDown, "too many connections from your address wait for authentication: authenticate on those, or send a token with the request").
 				With("retry_after", int(d.opt.AuthTimeout.Seconds())+1))
 			return
@@ -143,19 +155,18 @@ func handshakeError(err error) error {
 	return err
 }
 
-// run is the read loop.
-func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
+// run handles frames until the connection has ended.
+func (s *socket) run(ctx context.Context, conn *wire.Conn) (err error) {
 	ctx, s.cancel = context.WithCancelCause(ctx)
-	s.conn = conn
-	defer close(s.done)
-	defer s.group.Wait()
-	defer s.cancel(nil)
+	s.conn, s.ctx = conn, ctx
 	defer func() {
+		s.cancel(nil)
+		s.group.Wait()
+		s.authWait.End()
 		if s.releaseBind != nil {
 			s.releaseBind()
 		}
 	}()
-	defer s.authWait.End()
 	s.authWait.Begin(conn, maxFrame, errAuthTimeout.Error(), func() { s.cancel(errAuthTimeout) })
 	conn.OnPong(s.pong)
 	s.ping(ctx) // before anything else, so that its answer comes first
@@ -163,12 +174,22 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 	if s.authErr == nil {
 		s.resumeRequested(ctx, s.caller)
 	}
+	s.group.Go(func() {
+		defer close(s.frames)
+		err = s.d.opt.Conns.Guard(func() error { return s.read(ctx) })
+	})
+	s.handleFrames(ctx)
+	return err
+}
+
+// read reads until the connection ends. It does not wait for the frames to be handled, so that pongs and the end are noticed.
+func (s *socket) read(ctx context.Context) error {
+	defer close(s.readEnded)
 	for {
-		msg, err := conn.Read(ctx)
+		msg, err := s.conn.Read(ctx)
 		if err != nil {
 			s.readEndedAt = s.d.opt.Now()
-			s.readAll = errors.Is(context.Cause(ctx), wire.ErrShutdown) && conn.CloseForShutdown()
-			close(s.readEnded)
+			s.readAll = errors.Is(context.Cause(ctx), wire.ErrShutdown) && s.conn.CloseForShutdown()
 			var closed *wire.CloseError
 			if errors.Is(err, wire.ErrPeerGone) || errors.Is(err, wire.ErrShutdown) || errors.As(err, &closed) || ctx.Err() != nil {
 				return nil // an ordinary end
@@ -176,7 +197,27 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) error {
 			return err
 		}
 		s.arrived.Store(true)
-		s.handle(ctx, msg)
+		s.receive(ctx, bytes.Clone(msg))
+	}
+}
+
+// handleFrames handles frames in their order, also those that a client sent right before it left.
+func (s *socket) handleFrames(ctx context.Context) {
+	handling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		if !errors.Is(context.Cause(ctx), wire.ErrShutdown) {
+			_ = sleep.For(handling, lastFrames)
+		}
+		cancel(context.Cause(ctx))
+	})()
+	for f := range s.frames {
+		if handling.Err() == nil {
+			s.handle(handling, f)
+		}
+		for range f.places {
+			<-s.places
+		}
 	}
 }
 
@@ -263,7 +304,7 @@ func (s *socket) respondsToPing(timeout time.Duration) bool {
 		}
 		select {
 		case <-next:
-		case <-s.done:
+		case <-s.readEnded:
 			return false
 		case <-ctx.Done():
 			return !s.ponged.Load()
@@ -271,13 +312,13 @@ func (s *socket) respondsToPing(timeout time.Duration) bool {
 	}
 }
 
-// closeReplaced closes a socket whose client has reconnected. It waits for the end, but not forever: two sockets may
-// try to close each other.
-func (s *socket) closeReplaced(timeout time.Duration) {
-	s.cancel(errReplaced)
-	_ = s.conn.CloseWith(wire.CloseGoingAway, errReplaced.Error())
+// closeReplaced closes the socket of a subscription whose client has reconnected. It waits until the client has departed, but not
+// forever: two sockets may try to close each other.
+func (sub *subscription) closeReplaced(timeout time.Duration) {
+	sub.s.cancel(errReplaced)
+	_ = sub.s.conn.CloseWith(wire.CloseGoingAway, errReplaced.Error())
 	select {
-	case <-s.done:
+	case <-sub.done:
 	case <-time.After(timeout):
 	}
 }
@@ -287,7 +328,7 @@ func (s *socket) closeReplaced(timeout time.Duration) {
 func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	switch {
 	case s.requested != "":
-		s.subscribe(ctx, c, s.requested, "")
+		s.subscribe(c, s.requested, "")
 	case s.schema.reattaches:
 		s.group.Go(func() { s.reattach(ctx, c) })
 	}
@@ -305,7 +346,7 @@ func (s *socket) reattach(ctx context.Context, c chat.Caller) {
 		key := s.resumeKey(c, sess.ID)
 		s.d.points.closeStale(key, s)
 		if name := s.d.points.lostConversation(key, sess); name != "" {
-			s.subscribe(ctx, c, name, "")
+			s.subscribe(c, name, "")
 		}
 	}
 }
@@ -319,7 +360,7 @@ func (s *socket) resumeKey(c chat.Caller, id chat.SessionID) string {
 
 // subscribe follows a conversation, unless it is followed already. With a session id the client has just sent a message
 // to it; without one the client returns to it and gets what it missed.
-func (s *socket) subscribe(ctx context.Context, c chat.Caller, conversation string, id chat.SessionID) *subscription {
+func (s *socket) subscribe(c chat.Caller, conversation string, id chat.SessionID) *subscription {
 	key := subscriptionKeyOf(c, conversation)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -329,7 +370,7 @@ func (s *socket) subscribe(ctx context.Context, c chat.Caller, conversation stri
 	if len(s.subs) >= maxSubscriptions {
 		s.dropIdle()
 	}
-	bound, release := s.d.opt.Bind(ctx, c)
+	bound, release := s.d.opt.Bind(s.ctx, c)
 	bound, cancel := context.WithCancel(bound)
 	sub := &subscription{
 		s: s, caller: c, session: id, cancel: cancel,

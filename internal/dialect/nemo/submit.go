@@ -128,19 +128,25 @@ var errChanged = chat.Errorf(chat.Conflict, "the conversation is changing too fa
 
 // appendMessage stores a message. In the same append it stops the turn that NeMo started before and withdraws NeMo's
 // waiting messages, because NeMo clients cannot tell two answers apart. Turns of other dialects continue. The append
-// fails when the main line has changed since it was read; then it is tried again.
+// fails when the main line has changed since it was read; then it is tried again. A message that is stored already changes nothing.
 func (d *Dialect) appendMessage(ctx context.Context, c chat.Caller, id chat.SessionID, draft chat.Draft) (e chat.Event, repeated bool, err error) {
 	err = retry.WhileChanged(ctx, func() error {
-		line, err := d.lineState(ctx, c, id)
+		sent, err := d.opt.Sessions.Sent(ctx, c, id, draft.ClientID)
 		if err != nil {
 			return err
 		}
-		draft.Interrupt, draft.Expect = line.interrupt, &line.expected
+		var line lineState
+		if sent == nil {
+			if line, err = d.lineState(ctx, c, id); err != nil {
+				return err
+			}
+			draft.Interrupt, draft.Expect = line.interrupt, &line.expected
+		}
 		events, err := d.opt.Sessions.Append(ctx, c, id, append(line.withdrawn, draft))
 		switch {
 		case err == nil:
 			e = events[len(events)-1]
-			repeated = e.Seq <= line.last
+			repeated = sent != nil || e.Seq <= line.last
 			return nil
 		case chat.ReasonOf(err) == chat.ClientIDReused:
 			if draft, err = withoutClientID(draft); err != nil {

@@ -125,6 +125,7 @@ func (sub *subscription) start(ctx context.Context) (core.Start, error) {
 	for _, p := range st.Prompts {
 		base = min(base, p.Seq) // open prompts are shown again
 	}
+	at.Base = max(base, 1)
 	sub.fold = newFold(sub.session, at.Cursor)
 	sub.fold.historyEnd, sub.fold.wholeTexts, sub.fold.noticesFrom = st.Last, sub.s.schema.wholeTexts, at.Held
 	if line.Turn != nil {
@@ -138,7 +139,7 @@ func (sub *subscription) start(ctx context.Context) (core.Start, error) {
 	sub.mu.Unlock()
 	sub.lastPosition = at
 	sub.s.d.points.save(sub, at)
-	return core.Start{Cursor: &chat.Cursor{Seq: max(base, 1) - 1}}, nil
+	return core.Start{Cursor: &chat.Cursor{Seq: at.Base - 1}}, nil
 }
 
 // findSession finds the session, or waits until it exists, and returns the position of the client in it. For a client without one
@@ -161,7 +162,9 @@ func (sub *subscription) findSession(ctx context.Context) (at position, known bo
 			if st, err = sub.state(ctx, 0); err != nil {
 				return at, false, nil, err
 			}
-			at, known = points.resume(ctx, sub.resumeKey(), sub)
+			if at, known, err = points.resume(ctx, sub.resumeKey(), sub); err != nil {
+				return at, false, nil, err
+			}
 			if !known && sess.CreatedAt >= sub.since {
 				at, known = position{Base: 1}, true // the session started after the client connected
 			}
@@ -179,11 +182,7 @@ func (sub *subscription) findSession(ctx context.Context) (at position, known bo
 			return at, false, nil, context.Cause(ctx)
 		}
 	}
-	select {
-	case <-sub.messaged:
-	case <-ctx.Done():
-		return at, false, nil, context.Cause(ctx)
-	}
+	<-sub.messaged // who names the session reports the message
 	points.addSender(sub.resumeKey(), sub)
 	return justBefore(sub.firstMessage.Seq), true, nil, nil
 }
@@ -231,33 +230,30 @@ func (sub *subscription) fixStart(at position) position {
 
 // messageSent reports a message that the client sent. repeated means that the same message was stored before: its answer
 // is sent again when it is complete, because the client repeats only what it has no answer to.
-func (sub *subscription) messageSent(ctx context.Context, e chat.Event, repeated bool) {
+func (sub *subscription) messageSent(e chat.Event, repeated bool) {
 	sub.mu.Lock()
 	if sub.firstMessage == nil {
 		sub.firstMessage = &e
 		close(sub.messaged)
 	}
-	missed := sub.startKnown && e.Seq <= sub.startAfter // it was answered before the subscription started
+	missed := e.Seq <= sub.startAfter // it may have been answered before the subscription started
+	sent := max(sub.startAfter, sub.writing)
+	again := sub.startKnown && (repeated || missed) // else the subscription will start before the message
 	sub.mu.Unlock()
-	select {
-	case <-sub.ready:
-	default:
-		repeated = false // the subscription will start before the message
-	}
-	if repeated || missed {
-		sub.s.group.Go(func() { sub.resendAnswer(ctx, e) })
+	if again {
+		sub.s.group.Go(func() { sub.resendAnswer(sub.s.ctx, e, sent) })
 	}
 }
 
-// resendAnswer sends a complete answer again.
-func (sub *subscription) resendAnswer(ctx context.Context, e chat.Event) {
+// resendAnswer sends a complete answer again, unless its end is after the event that was sent last.
+func (sub *subscription) resendAnswer(ctx context.Context, e chat.Event, sent chat.Seq) {
 	rep, err := sub.s.d.report(ctx, sub.caller, chat.Session{ID: e.Session}, e.Seq)
 	if err != nil {
 		sub.sendError(ctx, err)
 		return
 	}
-	if rep.answer.end == nil || rep.answer.end.turn == nil {
-		return // the turn still runs
+	if end := rep.answer.end; end == nil || end.turn == nil || end.pos.Cursor.Seq > sent {
+		return // the subscription sends it
 	}
 	var out []byte
 	for i := range rep.items {

@@ -217,7 +217,7 @@ func TestResumePointAfterEndOfLog(t *testing.T) {
 	w.waitDeparted(1)
 	w.dialect.points.mu.Lock()
 	for _, h := range w.dialect.points.byKey {
-		h.departed.at.Cursor.Seq = 1000
+		h.departed[0].at.Cursor.Seq = 1000
 	}
 	w.dialect.points.mu.Unlock()
 	if got := textOf(w.dial("?conversation_id=c1").until(isPrompt)); got != "Hello." {
@@ -237,7 +237,9 @@ func (w *testServer) waitDeparted(n int) {
 		have = 0
 		w.dialect.points.mu.Lock()
 		for _, h := range w.dialect.points.byKey {
-			have += h.departed.clients
+			for _, g := range h.departed {
+				have += g.count
+			}
 		}
 		w.dialect.points.mu.Unlock()
 	}
