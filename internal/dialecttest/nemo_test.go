@@ -55,6 +55,13 @@ func nemoClient(t *testing.T, reads bool, connections ...[]string) (c Client, co
 	return c, func() int { return int(accepted.Load()) }
 }
 
+// limited is the context of a call, which must not wait forever.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // The frames of a server. A response without text is an end.
 func nemoText(id, parent, text string) string {
 	return fmt.Sprintf(`{"type":"system_response_message","id":%q,"parent_id":%q,"content":{"text":%q},"status":"in_progress"}`, id, parent, text)
@@ -79,7 +86,7 @@ func turnOf(n byte) (id, name string) {
 // A server that cannot store a message refuses it with an error and an end. The client sends it again and waits for the answer.
 func TestNemoClientDoesNotTakeARefusalForAnAnswer(t *testing.T) {
 	c, connections := nemoClient(t, false, []string{nemoRefusal, nemoEnd("x", "m1")}, []string{nemoText("t1", "m1", "hello"), nemoEnd("t1", "m1")})
-	seen, err := c.Say(t.Context(), "m1", "hi")
+	seen, err := c.Say(limited(t), "m1", "hi")
 	if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || connections() != 2 {
 		t.Errorf("after %d connections the client has %q, %q, %v", connections(), seen.Texts, seen.End, err)
 	}
@@ -88,7 +95,7 @@ func TestNemoClientDoesNotTakeARefusalForAnAnswer(t *testing.T) {
 // The answer to the same message on an earlier connection may come right behind the refusal.
 func TestNemoClientTakesAnAnswerBehindARefusal(t *testing.T) {
 	c, connections := nemoClient(t, false, []string{nemoRefusal, nemoEnd("x", "m1"), nemoText("t1", "m1", "hello"), nemoEnd("t1", "m1")})
-	seen, err := c.Say(t.Context(), "m1", "hi")
+	seen, err := c.Say(limited(t), "m1", "hi")
 	if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || connections() != 1 {
 		t.Errorf("after %d connections the client has %q, %q, %v", connections(), seen.Texts, seen.End, err)
 	}
@@ -104,7 +111,7 @@ func TestNemoClientTellsTurnsApart(t *testing.T) {
 		"joins": func(ctx context.Context, c Client) (Seen, error) { return c.Join(ctx, id) },
 	} {
 		c, _ := nemoClient(t, name == "joins", slices.Concat(old, []string{nemoText(now, "m1", "hello"), nemoEnd(now, "m1")}))
-		seen, err := call(t.Context(), c)
+		seen, err := call(limited(t), c)
 		if err != nil || seen.End != Done || strings.Join(seen.Texts, "") != "hello" || seen.Repeated != len("tail") {
 			t.Errorf("a client that %s has %q, %q, %d bytes twice, %v", name, seen.Texts, seen.End, seen.Repeated, err)
 		}
@@ -113,12 +120,13 @@ func TestNemoClientTellsTurnsApart(t *testing.T) {
 
 // A prompt that was returned is not returned again; another one of the same turn is.
 func TestNemoClientIgnoresAPromptThatItHasReturned(t *testing.T) {
+	ctx := limited(t)
 	id, name := turnOf(1)
 	c, _ := nemoClient(t, true, []string{nemoPrompt("p1", "m0"), nemoPrompt("p1", "m0"), nemoPrompt("p2", "m0"), nemoPrompt("p1", "m0"), nemoText(name, "m0", "hello"), nemoEnd(name, "m0")})
 	for i, call := range []func() (Seen, error){
-		func() (Seen, error) { return c.Join(t.Context(), id) },
-		func() (Seen, error) { return c.Rest(t.Context()) },
-		func() (Seen, error) { return c.Rest(t.Context()) },
+		func() (Seen, error) { return c.Join(ctx, id) },
+		func() (Seen, error) { return c.Rest(ctx) },
+		func() (Seen, error) { return c.Rest(ctx) },
 	} {
 		want := []End{Asks, Asks, Done}[i]
 		if seen, err := call(); err != nil || seen.End != want {
