@@ -177,7 +177,7 @@ type nemoTurn struct {
 	answers    bool   // frame is an answer: what follows from it may also follow from that of another client
 	handled    bool   // the server has handled the answer; if it was late, the refusal has come
 	ended      bool   // the end of the turn has come
-	refused    bool   // the server could not take the message on this connection, and the end of its refusal has not come
+	refused    bool   // the server could not take frame on this connection, and what follows a refusal has not come
 	seen       Seen
 	path       []string // what came on each connection, for errors
 }
@@ -227,32 +227,20 @@ func (n *nemo) follow(ctx context.Context, t *nemoTurn) (Seen, error) {
 func (n *nemo) read(ctx context.Context, t *nemoTurn, sent *bool) error {
 	limited, came, stop := n.patience(ctx)
 	defer stop()
-	handled := make(chan struct{}, 1)
 	for {
 		if t.toSend() && !*sent {
-			if err := n.conn.Write(limited, websocket.MessageText, []byte(t.frame)); err != nil {
-				return broken{err}
+			frames := []string{t.frame}
+			if t.answers { // the server says nothing of an accepted answer; it handles one frame after the other
+				frames = append(frames, fmt.Sprintf(`{"type":"none","id":%q,"conversation_id":%q}`, t.key+behindAnswer, n.opt.Session))
 			}
-			*sent = true
-			if conn := n.conn; t.answers {
-				// The server handles one frame after the other. When the pong is here, a refusal is in frames.
-				go func() {
-					if conn.Ping(limited) == nil {
-						handled <- struct{}{}
-					}
-				}()
-			}
-		}
-		select {
-		case <-handled:
-			for range len(n.conn.frames) {
-				if _, err := n.take(t, <-n.conn.frames); err != nil {
-					return err
+			for _, f := range frames {
+				if err := n.conn.Write(limited, websocket.MessageText, []byte(f)); err != nil {
+					return broken{err}
 				}
 			}
-			if t.handled = true; t.ended {
-				return nil
-			}
+			*sent = true
+		}
+		select {
 		case f, ok := <-n.conn.frames:
 			if !ok {
 				return n.conn.err
@@ -270,6 +258,9 @@ func (n *nemo) read(ctx context.Context, t *nemoTurn, sent *bool) error {
 		}
 	}
 }
+
+// behindAnswer is added to the id of an answer for that of the frame behind it, which the server refuses when it has handled the answer.
+const behindAnswer = "-handled"
 
 // toSend reports whether the frame has to be sent on a new connection.
 func (t *nemoTurn) toSend() bool {
@@ -290,6 +281,10 @@ func (n *nemo) take(t *nemoTurn, f NemoFrame) (bool, error) {
 	}
 	switch f.Type {
 	case "error_message":
+		if t.answers && f.Parent == t.key+behindAnswer {
+			t.handled, t.refused = !t.refused, false
+			return t.handled && t.ended, nil
+		}
 		return false, t.takeError(f)
 	case "system_interaction_message":
 		if n.asked[f.ID] {
@@ -309,7 +304,7 @@ func (t *nemoTurn) takeError(f NemoFrame) error {
 		return fmt.Errorf("an error came for %s: %+v", f.Parent, f.Content)
 	}
 	if f.Content.Code == "workflow_error" { // it cannot answer now
-		t.refused = !t.begun && !t.answers // the refusal of an answer has no end
+		t.refused = t.answers || !t.begun
 		return broken{fmt.Errorf("%s: %s", f.Content.Code, f.Content.Details)}
 	}
 	if t.answers && (strings.Contains(f.Content.Details, "answered") || strings.Contains(f.Content.Details, "no prompt is open")) {

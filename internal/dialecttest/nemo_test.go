@@ -77,6 +77,22 @@ func nemoPrompt(id, parent string) string {
 
 const nemoRefusal = `{"type":"error_message","id":"e1","parent_id":"m1","content":{"code":"workflow_error","details":"try again"},"status":"in_progress"}`
 
+// The server says that an answer came late, also behind the end of the turn.
+func TestNemoClientWaitsUntilItsAnswerIsHandled(t *testing.T) {
+	ctx := limited(t)
+	id, name := turnOf(1)
+	const late = `{"type":"error_message","id":"e1","parent_id":"a1","content":{"code":"invalid_message","details":"the prompt is answered"},"status":"in_progress"}`
+	const handled = `{"type":"error_message","id":"e2","parent_id":"a1-handled","content":{"code":"invalid_message_type"},"status":"in_progress"}`
+	c, _ := nemoClient(t, true, []string{nemoPrompt("p1", "m0"), nemoText(name, "m0", "hello"), nemoEnd(name, "m0"), late, handled})
+	asked, err := c.Join(ctx, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if seen, err := c.Answer(ctx, asked.Prompt, "a1", "Ada"); err != nil || seen.End != Done || !seen.Late {
+		t.Errorf("%q, late %t, %v", seen.End, seen.Late, err)
+	}
+}
+
 // turnOf is the id of a turn, and its name in frames.
 func turnOf(n byte) (id, name string) {
 	turn := chat.ID{15: n}

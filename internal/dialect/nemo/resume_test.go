@@ -156,7 +156,7 @@ func TestStaleConnectionWithLatePong(t *testing.T) {
 	back := w.dial("?conversation_id=c1")
 	next(isPing) // of the check
 	send(ws.NewPongFrame(behindPrompt.Payload))
-	if f := next(func(f ws.Frame) bool { return f.Header.OpCode == ws.OpClose }); !strings.Contains(string(f.Payload), errReplaced.Error()) {
+	if f := next(func(f ws.Frame) bool { return f.Header.OpCode == ws.OpClose }); !strings.Contains(string(f.Payload), errReplaced.Reason) {
 		t.Errorf("the old connection was closed with %q", f.Payload)
 	}
 	p := back.prompt()

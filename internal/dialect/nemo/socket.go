@@ -41,7 +41,7 @@ const (
 )
 
 var (
-	errReplaced    = errors.New("the client has reconnected")
+	errReplaced    = &wire.CloseError{Code: wire.CloseGoingAway, Reason: "the client has reconnected", Ours: true}
 	errAuthTimeout = errors.New("no authentication in time: send auth_message first, or a token with the request")
 )
 
@@ -179,6 +179,9 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) (err error) {
 		err = s.d.opt.Conns.Guard(func() error { return s.read(ctx) })
 	})
 	s.handleFrames(ctx)
+	if context.Cause(ctx) == errReplaced {
+		return errReplaced // whoever closes first, the client gets the reason
+	}
 	return err
 }
 
@@ -316,7 +319,7 @@ func (s *socket) respondsToPing(timeout time.Duration) bool {
 // forever: two sockets may try to close each other.
 func (sub *subscription) closeReplaced(timeout time.Duration) {
 	sub.s.cancel(errReplaced)
-	_ = sub.s.conn.CloseWith(wire.CloseGoingAway, errReplaced.Error())
+	_ = sub.s.conn.CloseWith(errReplaced.Code, errReplaced.Reason)
 	select {
 	case <-sub.done:
 	case <-time.After(timeout):
