@@ -88,7 +88,7 @@ describe("archive", () => {
 });
 
 describe("undo of an erasure", () => {
-  test("a deleted conversation is hidden, comes back with Undo, and is erased after eight seconds", () =>
+  test("an erased conversation is hidden, comes back with Undo, and is erased after eight seconds", () =>
     inSession(
       async (page, id) => {
         await page.clock.install();
@@ -102,7 +102,7 @@ describe("undo of an erasure", () => {
         await undo.hover();
         await link.waitFor({ state: "detached" });
         await page.waitForURL(/\/$/);
-        await axe(page, "deleted");
+        await axe(page, "erased");
         assert.equal(await status(id), 200);
         await undo.click();
         await page.waitForURL(new RegExp(`/s/${id}$`));
@@ -133,7 +133,7 @@ describe("undo of an erasure", () => {
     await row(page, "Refused").waitFor({ state: "detached" });
     await page.mouse.move(5, 5);
     await page.clock.fastForward(8500);
-    await page.getByText("Refused was not deleted: the disk is nearly full").waitFor();
+    await page.getByText("Refused was not erased: the disk is nearly full").waitFor();
     await row(page, "Refused").waitFor();
     await axe(page, "refused");
     await page.goto(`${server.url}/s/find-left`);
