@@ -479,7 +479,7 @@ func TestEndOfATurnReachesAFormerOwner(t *testing.T) {
 	id := c.ask(2, 0, "hello")
 	a := w.turn(1)
 	former, next := c.members[0].peer, c.members[1].peer
-	eventually(t, "true", func() string { // the next owner knows who has the turn
+	eventually(t, "true", func() string { // the next owner knows which worker has the turn
 		next.mu.Lock()
 		defer next.mu.Unlock()
 		return fmt.Sprint(strings.Contains(next.heard, string(a.Turn)))

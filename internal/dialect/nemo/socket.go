@@ -180,7 +180,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) (err error) {
 	})
 	s.handleFrames(ctx)
 	if context.Cause(ctx) == errReplaced {
-		return errReplaced // whoever closes first, the client gets the reason
+		return errReplaced // the client gets the reason, also if this side closes first
 	}
 	return err
 }
