@@ -17,7 +17,7 @@ import (
 // roots are the types that the native API returns or accepts, besides the payloads of events. Types that they refer to are
 // declared too.
 var roots = []any{
-	chat.Session{}, chat.SessionPage{}, chat.NewSession{}, chat.Snapshot{}, chat.Item{}, chat.ItemPage{}, chat.SearchPage{},
+	chat.Session{}, chat.SessionPage{}, chat.NewSession{}, chat.Fork{}, chat.Snapshot{}, chat.Item{}, chat.ItemPage{}, chat.SearchPage{},
 	chat.View{}, chat.Preview{}, chat.Block{}, chat.Prompt{}, chat.Answer{}, chat.Receipt{}, chat.StopResult{}, chat.FileInfo{},
 	chat.Assignment{}, agent.Info{},
 }

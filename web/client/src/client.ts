@@ -8,7 +8,7 @@ import { Outbox, type OutboxStorage } from "./outbox.js";
 import type { SocketMaker } from "./socket.js";
 import type { Frame } from "./track.js";
 import type {
-  AgentInfo, Answer, Draft, Event, FileInfo, ItemPage, Member, NewSession, Policy, Preview, Receipt, SearchPage, Session, SessionPage, Settings, Snapshot,
+  AgentInfo, Answer, Draft, Event, FileInfo, Fork, ItemPage, Member, NewSession, Policy, Preview, Receipt, SearchPage, Session, SessionPage, Settings, Snapshot,
   Status, StopResult, UserMessage,
 } from "./types.gen.js";
 import { upload, type UploadOptions } from "./upload.js";
@@ -142,6 +142,11 @@ export class ParleyClient {
     return this.#get(at(id), {}, o);
   }
 
+  /** Creates a session that begins with a copy of another one. With a message it is one step: all of it happens, or nothing. */
+  fork(id: string, f: Fork = {}, o: CallOptions = {}): Promise<Session> {
+    return this.#http.json(`${at(id)}/fork`, { method: "POST", json: f, signal: o.signal });
+  }
+
   update(id: string, change: { title?: string; metadata?: unknown; agent?: string; policy?: Policy; settings?: Settings; compact?: boolean; members?: Member[]; archived?: boolean }): Promise<Session> {
     return this.#http.json(at(id), { method: "PATCH", json: change, safe: true });
   }
@@ -175,8 +180,8 @@ export class ParleyClient {
     return this.outbox.post({ client_id: client_id ?? newClientID(), session_id: id, request_id: requestID, answer: rest });
   }
 
-  /** Requests a stop of the running turn. It is not an error when no turn runs. */
-  stop(id: string, o: { workstream_id?: string; reason?: string } = {}): Promise<StopResult> {
+  /** Requests a stop of the running turn, or with `workstreams` of everything. It is not an error when nothing runs. */
+  stop(id: string, o: { workstream_id?: string; workstreams?: boolean; reason?: string } = {}): Promise<StopResult> {
     return this.#http.json(`${at(id)}/stop`, { method: "POST", json: o, safe: true });
   }
 

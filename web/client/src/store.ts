@@ -160,7 +160,7 @@ export class SessionStore {
     return this.#client.answer(this.id, requestID, answer);
   }
 
-  stop(o: { workstream_id?: string; reason?: string } = {}): Promise<StopResult> {
+  stop(o: { workstream_id?: string; workstreams?: boolean; reason?: string } = {}): Promise<StopResult> {
     return this.#client.stop(this.id, o);
   }
 

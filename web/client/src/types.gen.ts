@@ -1,6 +1,6 @@
 // Written by `go run ./web/gen` from the Go vocabulary. Do not edit.
 
-/** Actor is who does something. The kind and id are the identity; the rest is for display. */
+/** Actor is a user, an agent or the server, as the author of events. The kind and id are the identity; the rest is for display. */
 export interface Actor {
   kind: ActorKind;
   id: string;
@@ -327,12 +327,31 @@ export interface FileUploaded {
   sha256?: string;
 }
 
+/** Fork asks for a session that shares another one's past. */
+export interface Fork {
+  /** made by the server when absent */
+  id?: string;
+  /** the last event they share; absent means all */
+  after?: number;
+  /** absent: the other one's, or none with a Message */
+  title?: string;
+  agent?: string;
+  metadata?: unknown;
+  /** absent: the other one's, without approvals */
+  settings?: Settings;
+  /** the first one in the fork; what was queued at After is withdrawn */
+  message?: UserMessage;
+}
+
 /** Hit is an event in which the text occurs. */
 export interface Hit {
   sequence: number;
   timestamp: Time;
   type: string;
   workstream_id?: string;
+  turn_id?: string;
+  /** of a tool call, its progress and its result */
+  call_id?: string;
   /** the text around the match */
   snippet: string;
 }
@@ -956,7 +975,7 @@ export interface Workstream {
   worked_ms?: number;
 }
 
-/** WorkstreamCanceled ends a workstream that was told to end. */
+/** WorkstreamCanceled ends a workstream after its end was requested. */
 export interface WorkstreamCanceled {
   id: string;
   reason?: string;

@@ -334,6 +334,9 @@ test("the rest of the API", async () => {
   expect((await client.agents()).map((x) => x.name)).toContain("demo");
   const items: Item[] = (await client.items("a")).items;
   expect(items.length).toBe(1);
+  const fork = await client.fork("a", { after: 1, agent: "none", settings: { effort: "high" }, message: { text: "another needle" } });
+  expect([fork.forked_of, fork.settings?.effort]).toEqual(["a", "high"]);
+  expect((await client.items(fork.session_id)).items.map((it) => it.kind === "message" && it.message.text)).toEqual(["another needle"]);
   const receipt = await client.erase("a");
   expect(receipt.session_id).toBe("a");
   await expect(client.get("a")).rejects.toMatchObject({ code: "gone" });

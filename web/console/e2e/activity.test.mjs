@@ -29,8 +29,29 @@ describe("a silent agent", () => {
       await settled(page, "You said: and then this");
       await activity(page).waitFor({ state: "detached" });
       assert.equal((await events(id)).find((e) => e.type === "turn.completed").payload.outcome, "stopped");
+      await settled(page, "Stopped");
+      assert.equal(await feed(page).locator(".pl-notice, .pl-cut").count(), 1, "a stop is one row");
       // The status stays in the record.
       await settled(page, "Starting tool server files…");
+    }));
+
+  test("its words change with the events, not with the clock", () =>
+    inSession(async (page) => {
+      await page.addInitScript(() => {
+        const every = window.setInterval;
+        window.setInterval = (f, ms, ...rest) => (ms === 1000 ? 0 : every(f, ms, ...rest)); // the tick of all clocks of the page
+      });
+      await page.reload();
+      await say(page, "/sleep 600");
+      await activity(page).getByText("Working").waitFor();
+      const id = page.url().split("/").pop();
+      const turn_id = (await events(id)).find((e) => e.type === "turn.started").payload.turn_id;
+      await post(id, { type: "agent.tool_call", turn_id, payload: { call_id: "c", tool: "files.read" } });
+      await activity(page).getByText("using files.read").waitFor();
+      await post(id, { type: "agent.tool_result", turn_id, payload: { call_id: "c", tool: "files.read", result: 1 } }, { type: "agent.status", turn_id, payload: { message: "Reading" } });
+      await activity(page).getByText("Reading").waitFor();
+      await stopButton(page).click();
+      await settled(page, "Stopped");
     }));
 
   test("a question takes its place, and after the answer it returns", () =>

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { say } from "./harness.mjs";
-import { axe, inSession, post, settled, until } from "./suite.mjs";
+import { axe, inSession, openPanelWithWork, post, settled, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
 const inLanguage = (page, name) => page.addInitScript((name) => localStorage.setItem("parley.language", name), name);
@@ -83,6 +83,7 @@ describe("accessibility", () => {
     inSession(async (page, id) => {
       const plan = (status) => ({ type: "agent.plan", payload: { tasks: [{ id: "1", title: "Look", status }] } });
       await post(id, plan("pending"));
+      await openPanelWithWork(page);
       await page.getByRole("complementary").getByText("0 of 1").first().waitFor();
       const word = page.locator(".pl-changed-word").first();
       await page.evaluate(() => {
@@ -105,6 +106,9 @@ describe("accessibility", () => {
       const edge = await page.locator(".pl-prompt-open").evaluate((el) => getComputedStyle(el).borderInlineStartWidth);
       assert.equal(edge, "4px");
       assert.notEqual(await page.locator(".pl-ring-arc").evaluate((el) => getComputedStyle(el).stroke), "none");
+      // What a tint marks otherwise has a line.
+      for (const marked of [page.locator(".pl-bubble").first(), page.locator(".co-session[aria-current]"), page.locator(".co-count").first()])
+        assert.equal(await marked.evaluate((el) => getComputedStyle(el).outlineStyle), "solid");
       assert.notEqual(await page.getByRole("button", { name: "Send answer" }).evaluate((el) => getComputedStyle(el).borderStyle), "none");
     }, { context: { forcedColors: "active" } }));
 
@@ -117,50 +121,62 @@ describe("accessibility", () => {
       await page.getByRole("textbox", { name: "Message", exact: true }).waitFor();
     }, { ...none, context: { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 } }));
 
-  test("[33] keyboard only: send, expand a tool, open the raw events, go back; the focus is always visible", () =>
-    inSession(async (page) => {
-      await say(page, '/tool fetch {"q":1}');
-      await settled(page, "fetch gave");
-      const seen = () => page.evaluate(() => {
-        const el = document.activeElement;
-        if (!el || el === document.body) return "nothing";
-        const parts = (c) => c.match(/[\d.]+/g).map(Number);
-        const light = (c) => parts(c).slice(0, 3).reduce((n, v, i) => n + [0.2126, 0.7152, 0.0722][i] * (v <= 10.31 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4), 0);
-        const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
-        const behind = (e) => {
-          for (let p = e.parentElement; p; p = p.parentElement) {
-            const c = getComputedStyle(p).backgroundColor;
-            if (/^rgb\(/.test(c)) return c;
+  for (const colorScheme of ["light", "dark"])
+    test(`[33] ${colorScheme}, keyboard only: send, expand a tool, open the raw events, go back; the focus is always visible`, () =>
+      inSession(async (page) => {
+        await say(page, '/tool fetch {"q":1}');
+        await settled(page, "fetch gave");
+        const seen = () => page.evaluate(() => {
+          const el = document.activeElement;
+          if (!el || el === document.body) return "nothing";
+          const parts = (c) => c.match(/[\d.]+/g).map(Number);
+          const light = (c) => parts(c).slice(0, 3).reduce((n, v, i) => n + [0.2126, 0.7152, 0.0722][i] * (v <= 10.31 ? v / 3294.6 : ((v / 255 + 0.055) / 1.055) ** 2.4), 0);
+          const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+          const behind = (e) => {
+            for (let p = e.parentElement; p; p = p.parentElement) {
+              const c = getComputedStyle(p).backgroundColor;
+              if (/^rgb\(/.test(c)) return c;
+            }
+            return "rgb(255, 255, 255)";
+          };
+          /** The first element that cuts off a part of the ring. */
+          const cut = (e, by) => {
+            const r = e.getBoundingClientRect();
+            for (let p = e.parentElement; p; p = p.parentElement) {
+              const c = p.getBoundingClientRect();
+              const style = getComputedStyle(p);
+              if (style.overflowX !== "visible" && (r.left - by < c.left - 0.5 || r.right + by > c.right + 0.5)) return p;
+              if (style.overflowY !== "visible" && r.height < c.height && (r.top - by < c.top - 0.5 || r.bottom + by > c.bottom + 0.5)) return p;
+            }
+          };
+          const ring = (e) => {
+            const s = e && getComputedStyle(e);
+            const width = Number.parseFloat(s?.outlineWidth ?? "0");
+            return s && s.outlineStyle !== "none" && width >= 1 && contrast(s.outlineColor, behind(e)) >= 3 && !cut(e, width + Number.parseFloat(s.outlineOffset));
+          };
+          return ring(el.closest(".pl-composer:has(textarea:focus)") ?? (el.matches(".pl-bare") ? el.closest(".pl-ringed") : el)) ? "" : `${el.tagName}.${el.className}`;
+        });
+        const tab = async (what, key = "Tab") => {
+          for (let i = 0; i < 60; i++) {
+            await page.keyboard.press(key);
+            assert.equal(await seen(), "", "the focus cannot be seen");
+            if (await page.evaluate((what) => (document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").includes(what), what)) return;
           }
-          return "rgb(255, 255, 255)";
+          assert.fail(`${what} was not reached`);
         };
-        const ring = (e) => {
-          const s = e && getComputedStyle(e);
-          return s && s.outlineStyle !== "none" && s.outlineWidth === "2px" && contrast(s.outlineColor, behind(e)) >= 3;
-        };
-        return ring(el.closest(".pl-composer:has(textarea:focus)") ?? (el.matches(".pl-bare") ? el.closest(".pl-ringed") : el)) ? "" : `${el.tagName}.${el.className}`;
-      });
-      const tab = async (what, key = "Tab") => {
-        for (let i = 0; i < 60; i++) {
-          await page.keyboard.press(key);
-          assert.equal(await seen(), "", "the focus cannot be seen");
-          if (await page.evaluate((what) => (document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent ?? "").includes(what), what)) return;
-        }
-        assert.fail(`${what} was not reached`);
-      };
-      await tab("fetch", "Shift+Tab");
-      await page.keyboard.press("Enter");
-      await page.locator(".pl-tool-body").waitFor();
-      await tab("Plan, work", "Shift+Tab");
-      await page.keyboard.press("Enter");
-      await page.keyboard.press(".");
-      await tab("Inspector");
-      await page.keyboard.press("Enter");
-      await tab("Close");
-      await page.keyboard.press("Enter");
-      await page.getByRole("complementary").waitFor({ state: "detached" });
-      await tab("Message", "Shift+Tab");
-    }));
+        await tab("fetch", "Shift+Tab");
+        await page.keyboard.press("Enter");
+        await page.locator(".pl-tool-body").waitFor();
+        await tab("Plan, work", "Shift+Tab");
+        await page.keyboard.press("Enter");
+        await page.keyboard.press(".");
+        await tab("Inspector");
+        await page.keyboard.press("Enter");
+        await tab("Close");
+        await page.keyboard.press("Enter");
+        await page.getByRole("complementary").waitFor({ state: "detached" });
+        await tab("Message", "Shift+Tab");
+      }, { context: { colorScheme } }));
 
   test("[35] a countdown is announced at its start, at sixty and twenty seconds, and at its end", () =>
     inSession(async (page, id) => {

@@ -10,6 +10,7 @@ import { axe, browser, events, server, until } from "./suite.mjs";
 const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(dirname(dirname(here)));
 const notes = { name: "notes.txt", mimeType: "text/plain", buffer: Buffer.from("hello file") };
+const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
 const count = async () => (await api(server, "/sessions?limit=1000")).sessions.length;
 
 /** Writes a message and attaches files to it in a new conversation; neither may be lost, and only sending creates the session. */
@@ -31,6 +32,8 @@ async function firstMessage(page, at) {
   await box.press("Enter");
   await at.getByRole("feed").getByText("You said: look at these").waitFor();
   for (const name of ["notes.txt", "pasted.csv"]) await at.getByRole("feed").locator(".pl-user").getByRole("link", { name }).waitFor();
+  // They are shown once, in the message.
+  assert.deepEqual(await at.getByRole("feed").locator("article").filter({ hasText: "notes.txt" }).count(), 1);
   assert.equal(await count(), before + 1);
   assert.equal(await box.inputValue(), "");
   await until(page, () => box.evaluate((el) => el.getRootNode().activeElement === el), "focus on the composer");
@@ -63,7 +66,6 @@ describe("files in a new conversation", () => {
     const { page, context, faults } = await openPage(browser);
     await page.goto(server.url);
     await page.getByRole("heading", { name: "demo" }).waitFor();
-    const dot = Buffer.from("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==", "base64");
     await page.locator("input[type=file]").setInputFiles([{ name: "dot.png", mimeType: "image/png", buffer: dot }]);
     const drawn = (where) => until(page, () => where.locator(".pl-thumb").evaluate((img) => img.naturalWidth === 1), "the picture");
     await drawn(page.locator(".pl-composer"));
@@ -71,6 +73,11 @@ describe("files in a new conversation", () => {
     await page.keyboard.press("Enter");
     await page.getByRole("feed").getByText("You said: look").waitFor();
     await drawn(page.getByRole("feed"));
+    // A click shows it.
+    await page.getByRole("feed").getByRole("button", { name: "Preview: dot.png" }).click();
+    await until(page, () => page.getByRole("dialog", { name: "dot.png" }).locator("img").evaluate((img) => img.naturalWidth === 1), "the picture in the dialog");
+    await axe(page, "a picture");
+    await page.keyboard.press("Escape");
     assert.deepEqual(await page.evaluate(() => window.violations), []);
     assert.deepEqual(faults, []);
     await context.close();
@@ -105,6 +112,15 @@ describe("files in a new conversation", () => {
     await page.goto(h.url);
     await page.getByRole("button", { name: "/ask radio" }).waitFor();
     await firstMessage(page, page);
+    // The server refuses pictures to pages of other origins; the element fetches them.
+    await page.locator("input[type=file]").setInputFiles([{ name: "dot.png", mimeType: "image/png", buffer: dot }]);
+    await page.locator(".pl-composer").getByText("70 B").waitFor();
+    await page.getByRole("textbox", { name: "Message", exact: true }).fill("a picture");
+    await page.keyboard.press("Enter");
+    const drawn = (img) => until(page, () => img.evaluate((el) => el.naturalWidth === 1), "the picture");
+    await drawn(page.getByRole("feed").locator(".pl-thumb"));
+    await page.getByRole("feed").getByRole("button", { name: "Preview: dot.png" }).click();
+    await drawn(page.getByRole("dialog", { name: "dot.png" }).locator("img"));
     await context.close();
     h.close();
   });

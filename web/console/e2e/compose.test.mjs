@@ -52,7 +52,7 @@ describe("suggestions of the composer", () => {
         await option(page, "Carol Person").click();
         assert.equal(await box(page).inputValue(), "ask Carol ");
         await page.keyboard.type("about @rep");
-        await option(page, "out/report.csv File").waitFor();
+        await option(page, "report.csv File · 4 B").waitFor();
         await page.keyboard.press("Enter");
         assert.equal(await box(page).inputValue(), "ask Carol about out/report.csv ");
       },

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, copied, developer, events, feed, inSession, post, server, settled, steady, stopButton, until } from "./suite.mjs";
+import { atEnd, axe, browser, copied, developer, events, feed, inSession, openPanelWithWork, post, server, settled, steady, stopButton, until } from "./suite.mjs";
 
 describe("messages", () => {
   test("[2] an empty console names its agent, offers starters and has the composer ready", async () => {
@@ -197,6 +197,10 @@ describe("entries", () => {
       await settled(page, "first this then that");
       await say(page, "/fail out of luck");
       await settled(page, "The turn failed: out of luck");
+      await feed(page).getByRole("button", { name: "Try again" }).evaluate((button) => (button.click(), button.click())); // a double click sends once
+      await until(page, async () => (await feed(page).getByText("The turn failed: out of luck").count()) === 2, "the second attempt");
+      assert.equal((await events(id)).filter((e) => e.type === "user.message" && e.payload.text === "/fail out of luck").length, 2);
+      assert.equal(await feed(page).getByRole("button", { name: "Try again" }).count(), 1, "only the last turn is offered again");
       await post(id, ...[1, 2, 3, 4, 5, 6].flatMap((i) => [
         { type: "agent.tool_call", payload: { call_id: `g${i}`, tool: "step" } },
         i === 3 ? { type: "agent.tool_error", payload: { call_id: `g${i}`, error: "no" } } : { type: "agent.tool_result", payload: { call_id: `g${i}`, result: i } },
@@ -211,6 +215,7 @@ describe("entries", () => {
   test("[25] [26] [27] [29] plan, files, usage and artifacts", () =>
     inSession(async (page, id) => {
       await say(page, "/plan 3 1");
+      await openPanelWithWork(page);
       await page.getByRole("complementary").getByText("3 of 3").first().waitFor();
       await say(page, "/usage 1200 300");
       await settled(page, "Used 1200 tokens");

@@ -2,15 +2,48 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, openPage, say } from "./harness.mjs";
-import { axe, browser, events, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
+import { axe, browser, events, feed, inSession, openPanel, openPanelWithWork, post, server, settled, steady, until } from "./suite.mjs";
 
 const plan = (...tasks) => ({ type: "agent.plan", payload: { tasks: tasks.map(([title, status, detail], i) => ({ id: `${i}`, title, status, detail })) } });
 const quiet = { session: { agent: "none" } };
 
 describe("plan and panel", () => {
+  test("the panel opens on request only, shows what there is, and stays open in the next conversation", () =>
+    inSession(async (page, id) => {
+      await post(id, plan(["Load margins", "in_progress"]));
+      await feed(page).getByText("0 of 1").waitFor();
+      assert.equal(await page.getByRole("complementary").count(), 0);
+      await openPanel(page);
+      await page.getByRole("complementary").getByText("Load margins").waitFor();
+      await api(server, "/sessions", { id: `${id}-files`, agent: "none" });
+      await page.goto(`${server.url}/s/${id}-files`);
+      await page.getByRole("tab", { name: "Files", selected: true }).waitFor();
+      await openPanel(page); // the same button closes it
+      await page.getByRole("complementary").waitFor({ state: "detached" });
+      await page.goto(`${server.url}/s/${id}`);
+      await feed(page).getByText("0 of 1").waitFor();
+      assert.equal(await page.getByRole("complementary").count(), 0);
+    }, quiet));
+
+  test("on a phone Back closes the sheet of a panel, and not the conversation", () =>
+    inSession(async (page, id) => {
+      await page.getByRole("button", { name: "Files", exact: true }).click();
+      const sheet = page.getByRole("complementary", { name: "Files" });
+      await sheet.waitFor();
+      await page.goBack();
+      await sheet.waitFor({ state: "detached" });
+      assert.equal(new URL(page.url()).pathname, `/s/${id}`);
+      // The button that closes it leaves no entry behind.
+      await page.getByRole("button", { name: "Files", exact: true }).click();
+      await sheet.getByRole("button", { name: "Close" }).click();
+      await sheet.waitFor({ state: "detached" });
+      assert.equal(await page.evaluate(() => history.state?.sheet), undefined);
+    }, { ...quiet, context: { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true } }));
+
   test("a finished step strikes out its title and not its detail", () =>
     inSession(async (page, id) => {
       await post(id, plan(["Load margins", "done", "214 rows"], ["Explain", "in_progress"]));
+      await openPanelWithWork(page);
       const step = page.getByRole("complementary").locator(".pl-task-done");
       await step.getByText("214 rows").waitFor();
       // A line of an ancestor is drawn through inline text, but not through a button.
@@ -28,6 +61,7 @@ describe("plan and panel", () => {
   test("the panel does not change its tab while it is used, nor when the work ends", () =>
     inSession(async (page, id) => {
       await post(id, plan(["Load margins", "in_progress"]));
+      await openPanelWithWork(page);
       const panel = page.getByRole("complementary");
       await panel.getByText("Load margins").first().hover();
       await say(page, "/work 2 1 deadline=600");
@@ -42,9 +76,10 @@ describe("plan and panel", () => {
       assert.equal(await page.getByRole("tab", { name: "Work" }).getAttribute("aria-selected"), "true");
     }));
 
-  test("a panel that opened by itself for the work stays after its end", () =>
+  test("the panel changes to the work when it begins, and stays there after its end", () =>
     inSession(async (page) => {
       await say(page, "/plan 2 1");
+      await openPanelWithWork(page);
       await page.getByRole("tab", { name: "Plan", selected: true }).waitFor();
       await feed(page).hover();
       await say(page, "/work 2 1 deadline=600");
@@ -78,7 +113,46 @@ describe("menus and keys", () => {
       await page.keyboard.type("A better name");
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: "A better name", exact: true }).waitFor();
+      await until(page, () => menu.locator("summary").evaluate((el) => el === document.activeElement), "the focus on the menu");
     }));
+
+  test("after an answer the keyboard is in the composer; after one that was refused it stays in the form", () =>
+    inSession(async (page, id) => {
+      await post(id, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
+      const field = page.getByRole("textbox", { name: "Which vendor?" });
+      const focused = (el, what) => until(page, () => el.evaluate((at) => at === document.activeElement), what);
+      await field.fill("Acme");
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      const answers = "**/prompts/q/answer";
+      await page.route(answers, (route) => route.fulfill({ status: 400, contentType: "application/json", body: '{"error":{"code":"invalid","message":"not a vendor","details":{}}}' }));
+      await field.press("Control+Enter");
+      await page.getByText("not a vendor").waitFor();
+      await focused(field, "the focus in the form");
+      await page.unroute(answers);
+      await field.press("Control+Enter");
+      await feed(page).getByText("You answered").waitFor();
+      await focused(page.getByRole("textbox", { name: "Message", exact: true }), "the focus in the composer");
+    }, { session: { agent: "none" }, expect: /400/ }));
+
+  test("a refused answer does not take the keyboard from somebody who writes a message", () =>
+    inSession(async (page, id) => {
+      await post(id, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
+      const field = page.getByRole("textbox", { name: "Which vendor?" });
+      await field.fill("Acme");
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      const asked = new Promise((resolve) => void page.route("**/prompts/q/answer", resolve));
+      await field.press("Control+Enter");
+      const route = await asked;
+      const composer = page.getByRole("textbox", { name: "Message", exact: true });
+      await composer.click();
+      await page.keyboard.type("half a sen");
+      await route.fulfill({ status: 400, contentType: "application/json", body: '{"error":{"code":"invalid","message":"not a vendor","details":{}}}' });
+      await page.getByText("not a vendor").waitFor();
+      await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+      await page.keyboard.type("tence");
+      assert.equal(await composer.inputValue(), "half a sentence");
+      await api(server, `/sessions/${id}/prompts/q/answer`, { text: "Acme" }); // the next test counts open questions
+    }, { session: { agent: "none" }, expect: /400/ }));
 
   test("the number of questions leads to the inbox, and from there to each conversation", async () => {
     const { page, context } = await openPage(browser);
@@ -175,6 +249,19 @@ describe("errors", () => {
       assert.deepEqual(await places(), before);
     }, { session: { agent: "none" }, expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
 
+  test("a conversation that somebody else erases leaves the page", () =>
+    inSession(async (page, id) => {
+      await post(id, { type: "agent.text", payload: { text: "Nobody shall read this." } });
+      await settled(page, "Nobody shall read this.");
+      await post(id, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
+      await page.locator(".co-nav .co-count").getByText("1", { exact: true }).waitFor();
+      await api(server, `/sessions/${id}`, undefined, "DELETE");
+      await page.getByRole("alert").getByRole("heading", { name: "This conversation was erased." }).waitFor();
+      assert.equal(await page.getByText("Nobody shall read this.").count(), 0);
+      await page.locator(".co-nav .co-count").waitFor({ state: "detached" });
+      assert.equal(await page.getByRole("textbox", { name: "Message", exact: true }).count(), 0);
+    }, { session: { agent: "none" }, expect: /410|WebSocket/ }));
+
   test("a conversation that does not exist offers what to do", async () => {
     for (const options of [{}, { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true }]) {
       const { page, context } = await openPage(browser, options);
@@ -191,9 +278,14 @@ describe("errors", () => {
       assert.equal((await (await fetch(`${server.url}/inboxx`)).json()).error.code, "not_found");
       assert.equal(await page.evaluate(() => document.scrollingElement.scrollHeight > innerHeight), false, "the page does not scroll");
       if (options.isMobile) {
-        await page.getByRole("alert").getByRole("button", { name: "Conversations" }).click();
-        await page.getByRole("navigation", { name: "Conversations" }).waitFor();
-        await page.keyboard.press("Escape");
+        for (const path of ["/inboxx", "/s/never-was"]) {
+          await page.goto(server.url + path);
+          const menu = page.locator("main header").getByRole("button", { name: "Conversations" });
+          await until(page, async () => ((await menu.boundingBox().catch(() => null))?.y ?? 44) < 44, "the button in the header");
+          await menu.click();
+          await page.getByRole("navigation", { name: "Conversations" }).waitFor();
+          await page.keyboard.press("Escape");
+        }
       }
       await page.getByRole("alert").getByRole("button", { name: "New conversation" }).click();
       await page.getByRole("heading", { name: "demo" }).waitFor();

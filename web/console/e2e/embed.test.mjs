@@ -1,5 +1,7 @@
 // The element on a page of another site, the component on a page with conflicting styles, and the frame; each on another origin.
 import assert from "node:assert/strict";
+import { copyFileSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -61,6 +63,41 @@ describe("the element", () => {
       await page.getByRole("feed").getByText("You answered").first().waitFor();
     });
     h.close();
+  });
+});
+
+describe("the element in one file", () => {
+  test("[39] one script is all that a page needs: styles, colours of code, formulas and German are in it; a chart library is not", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "parley-onefile-"));
+    const file = "parley-conversation.onefile.js";
+    copyFileSync(join(root, "web", "react", "dist", file), join(dir, file));
+    const h = await host(server.url, [dir, join(here, "onefile")]);
+    const scripts = [];
+    await at(h.url, async (page) => {
+      page.on("request", (r) => r.resourceType() === "script" && scripts.push(new URL(r.url()).pathname));
+      await page.getByRole("textbox", { name: "Message", exact: true }).fill("/help");
+      await page.keyboard.press("Enter");
+      await settled(page, "I answer without a model.");
+      const made = (await api(server, "/sessions?limit=1")).sessions[0].session_id;
+      await post(made, { type: "agent.text", payload: { text: "```sql\nselect 1\n```\n\n$$a^2$$" } });
+      await page.locator("pre .hljs-keyword").first().waitFor();
+      await page.locator("math").first().waitFor();
+      assert.notEqual(await page.locator(".pl-root").evaluate((e) => getComputedStyle(e).backgroundColor), "rgba(0, 0, 0, 0)");
+      await page.locator("parley-conversation").evaluate((el) => el.setAttribute("locale", "de"));
+      await page.getByRole("textbox", { name: "Nachricht", exact: true }).waitFor();
+      assert.deepEqual(scripts, []);
+      // Where the host does not manage the panel, a button opens it.
+      await page.getByRole("button", { name: "Plan, Arbeit, Dateien" }).click();
+      await page.getByRole("tab", { name: "Dateien", selected: true }).waitFor();
+      await page.getByRole("button", { name: "Plan, Arbeit, Dateien" }).click();
+      await page.getByRole("complementary").waitFor({ state: "detached" });
+      // A chart by specification needs the library, which a page can put beside it.
+      await post(made, { type: "agent.artifact", payload: { type: "chart", title: "Points", data: { $schema: "https://vega.github.io/schema/vega-lite/v6.json", mark: "bar", data: { values: [{ a: 1 }] }, encoding: { x: { field: "a" } } } } });
+      await page.locator(".pl-spec .pl-fault").waitFor();
+      assert.deepEqual(scripts, ["/parley-conversation.charts.js"]);
+    });
+    h.close();
+    rmSync(dir, { recursive: true });
   });
 });
 

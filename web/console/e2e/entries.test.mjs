@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api } from "./harness.mjs";
-import { axe, feed, inSession, post, server, settled, steady, until } from "./suite.mjs";
+import { axe, feed, inSession, openPanel, post, server, settled, steady, until } from "./suite.mjs";
 
 describe("long and wide", () => {
   test("[31] older entries load without moving the view", () =>
@@ -62,6 +62,7 @@ describe("long and wide", () => {
           await route.fulfill({ json: s });
         });
         await page.reload();
+        await openPanel(page);
         await page.getByRole("complementary").getByText(/using a tool · (1:[0-4]\d|0:\d\d) left/).first().waitFor();
         for (const word of ["ran out of time", "failed", "cancelled"]) await page.getByRole("complementary").getByText(word).first().waitFor();
         await axe(page, "lanes");

@@ -1,7 +1,7 @@
 // Faults of the network: repeated, reordered, late and lost frames; no network; a restarted server.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { api, openPage, say } from "./harness.mjs";
+import { api, openPage, say, startServer } from "./harness.mjs";
 import { browser, events, feed, inSession, inTime, post, server, settled, shows, until } from "./suite.mjs";
 
 /** The shown entries as text, without times. */
@@ -112,6 +112,50 @@ describe("faults of the network", () => {
       await settled(page, "You said: while away");
       await until(page, async () => (await feed(page).locator("article").count()) === items.length, `${items.length} entries`);
     }, { expect: /ERR_INTERNET_DISCONNECTED|WebSocket|Failed to/ }));
+
+  test("[19] a first message that cannot be sent stays in the composer; the error is shown until the server answers again", async () => {
+    const own = await startServer();
+    const { page, context } = await openPage(browser);
+    try {
+      await page.goto(own.url);
+      await page.getByRole("heading", { name: "demo" }).waitFor();
+      await own.kill();
+      await say(page, "the first thing");
+      const error = page.locator(".pl-composer-wrap [role=alert]");
+      await error.getByText("cannot reach the server").waitFor();
+      assert.equal(await page.getByRole("textbox", { name: "Message", exact: true }).inputValue(), "the first thing");
+      const box = page.getByRole("textbox", { name: "Message", exact: true });
+      await box.press("End");
+      await box.pressSequentially("!");
+      assert.equal(await error.count(), 0, "the error of what is typed anew");
+      await box.press("Enter");
+      await error.getByText("cannot reach the server").waitFor();
+      await own.again();
+      await error.waitFor({ state: "detached" });
+      await box.press("Enter");
+      await settled(page, "You said: the first thing!");
+      // An edit of a sent message has the same rules.
+      const message = feed(page).locator(".pl-own");
+      await message.hover();
+      await message.getByRole("button", { name: "Edit" }).click();
+      const field = page.getByRole("textbox", { name: "Edit" });
+      const fault = page.locator(".pl-editor [role=alert]");
+      await own.kill();
+      await field.press("Enter");
+      await fault.getByText("cannot reach the server").waitFor();
+      await field.press("End");
+      await field.pressSequentially("?");
+      assert.equal(await fault.count(), 0, "the error of what is typed anew");
+      await field.press("Enter");
+      await fault.getByText("cannot reach the server").waitFor();
+      await own.again();
+      await fault.waitFor({ state: "detached" });
+      assert.equal(await field.inputValue(), "the first thing!?");
+    } finally {
+      await context.close();
+      await own.stop();
+    }
+  });
 
   test("[16] an answer that arrives too late is refused, and the page says so", () =>
     inSession(async (page, id) => {

@@ -58,6 +58,17 @@ describe("filters", () => {
 });
 
 describe("archive", () => {
+  test("Esc closes the fields of the filter and returns to their button", () =>
+    inSession(async (page) => {
+      const button = page.getByRole("button", { name: "Filter", exact: true });
+      await button.click();
+      const form = page.getByRole("form", { name: "Filter" });
+      await form.getByRole("checkbox", { name: "Archived" }).focus();
+      await page.keyboard.press("Escape");
+      await form.waitFor({ state: "detached" });
+      assert.equal(await button.evaluate((el) => el === document.activeElement), true);
+    }));
+
   test("an archived conversation leaves the list for everyone, is found by the filter, and comes back", () =>
     inSession(async (page) => {
       await begin("find-old", "Old plans");

@@ -13,7 +13,7 @@ export function host(to, places) {
     if (!file) return res.writeHead(404).end();
     res.writeHead(200, {
       "Content-Type": types[extname(file)] ?? "application/octet-stream",
-      "Content-Security-Policy": `default-src 'none'; script-src 'self' ${to}; style-src 'self'; img-src 'self' ${to}; frame-src ${to}; connect-src ${to} ${to.replace("http", "ws")}; require-trusted-types-for 'script'; trusted-types 'none'`,
+      "Content-Security-Policy": `default-src 'none'; script-src 'self' ${to}; style-src 'self'; img-src 'self' ${to} blob:; frame-src ${to}; connect-src ${to} ${to.replace("http", "ws")}; require-trusted-types-for 'script'; trusted-types 'none'`,
     });
     res.end(readFileSync(file, "utf8").replaceAll("http://127.0.0.1:8000", to).replaceAll("SERVER", to));
   });

@@ -56,6 +56,47 @@ describe("inbox", () => {
       await page.getByText("Nothing needs you.").or(page.getByText("from the API")).first().waitFor();
     }));
 
+  test("a request for permission shows its scopes in the inbox and in the list", () =>
+    withSessions(["in-scopes"], async (page, go) => {
+      await post("in-scopes", { type: "agent.permission_request", payload: { request_id: "p", scopes: ["files:read", "mail:send"] } });
+      await go();
+      await chosen(page).getByText("The agent asks for permission: files:read, mail:send", { exact: true }).waitFor();
+      await page.locator(".co-session", { hasText: "Talk in-scopes" }).getByText("files:read, mail:send").waitFor();
+    }));
+
+  test("after the last answer the keyboard is at the text that says so", () =>
+    withSessions(["in-last"], async (page, go) => {
+      await ask("in-last", "q", { text: "The only question?" });
+      await go();
+      const field = page.getByRole("textbox", { name: "The only question?" });
+      await field.fill("an answer");
+      await page.locator(".pl-prompt-open[data-armed]").waitFor();
+      await field.press("Control+Enter");
+      const end = page.getByRole("heading", { name: "Nothing needs you." });
+      await until(page, () => end.evaluate((el) => el === document.activeElement), "the focus on the heading");
+    }));
+
+  test("the link of a question opens its conversation at the question, however much follows it", () =>
+    withSessions(["in-far"], async (page, go) => {
+      await ask("in-far", "far", { text: "Which vendor?" });
+      for (let i = 0; i < 4; i++) await post("in-far", ...Array.from({ length: 200 }, (_, n) => ({ type: "agent.text", payload: { text: `Entry ${i * 200 + n}` } })));
+      await go();
+      await page.getByRole("link", { name: "Open the conversation" }).click();
+      const field = page.getByRole("textbox", { name: "Which vendor?" });
+      await until(page, () => field.evaluate((el) => el === document.activeElement), "focus on the question");
+      const { sequence } = (await events("in-far")).find((e) => e.type === "agent.input_request");
+      assert.equal(page.url(), `${server.url}/s/in-far#at=${sequence}`);
+      await page.reload();
+      await until(page, () => field.evaluate((el) => el === document.activeElement), "focus after a reload");
+      await page.getByRole("link", { name: "Talk in-far" }).click();
+      assert.equal(page.url(), `${server.url}/s/in-far`);
+      // From the end, where the entry of the question is not loaded, the hint leads to it, too.
+      await page.reload();
+      await page.getByText("Entry 799").last().waitFor();
+      await page.locator(".pl-waiting").getByRole("button", { name: "Go" }).click();
+      await until(page, () => field.evaluate((el) => el === document.activeElement), "focus after Go");
+    }));
+
   test("j, k, Enter, a, d and o work without a pointer", () =>
     withSessions(["in-5", "in-6", "in-7"], async (page, go) => {
       await ask("in-5", "q5", { text: "Name the release", timeout: 300 });
@@ -98,7 +139,7 @@ describe("inbox", () => {
       await rows(page).filter({ hasText: "erase" }).getByText("Denied").waitFor();
       await chosen(page).getByText("Name the release").waitFor();
       await page.keyboard.press("o");
-      await page.waitForURL(/\/s\/in-5$/);
+      await page.waitForURL(/\/s\/in-5#at=\d+$/);
       // A draft of the inbox is in the conversation, too.
       await until(page, async () => (await page.getByRole("textbox", { name: "Name the release" }).inputValue()) === "j", "the draft");
     }));

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { axe, feed, inSession, post, steady, until } from "./suite.mjs";
+import { api } from "./harness.mjs";
+import { axe, feed, inSession, openPanel, post, server, settled, steady, until } from "./suite.mjs";
 
 const none = { session: { agent: "none" } };
 const phone = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
@@ -39,6 +40,16 @@ describe("look", () => {
       await axe(page, "actions");
     }, none));
 
+  test("the actions of a folded message are beside it, not below", () =>
+    inSession(async (page, id) => {
+      await post(id, { type: "user.message", payload: { text: Array.from({ length: 40 }, (_, i) => `line ${i}`).join("\n") } });
+      const row = feed(page).locator("article", { hasText: "line 0" });
+      await row.getByRole("button", { name: /^Show all/ }).waitFor();
+      await row.hover();
+      const [bubble, actions] = await Promise.all([row.locator(".pl-bubble").boundingBox(), row.locator(".pl-actions").boundingBox()]);
+      assert.ok(actions.y >= bubble.y && actions.y + actions.height <= bubble.y + bubble.height, `actions at ${actions.y}, the message ends at ${bubble.y + bubble.height}`);
+    }, none));
+
   test("the console has its own font, which it fetches once", () =>
     inSession(async (page) => {
       await until(page, () => page.evaluate(() => [...document.fonts].some((f) => f.family === "Inter" && f.status === "loaded")), "the font");
@@ -64,16 +75,28 @@ describe("look", () => {
       await page.locator(".pl-waiting").waitFor({ state: "detached" });
     }, none));
 
-  test("the list shows the time of each conversation; its actions replace the time", () =>
+  test("the list shows the time of each conversation; its actions cover neither title nor time", () =>
     inSession(async (page) => {
       const row = page.locator(".co-list li", { has: page.locator("[aria-current]") });
       const time = row.locator("time");
       await until(page, () => time.isVisible(), "the time");
       assert.ok((await time.boundingBox()).width > 0);
       await row.hover();
-      await until(page, async () => !(await time.isVisible()) && (await opacity(row.locator(".co-actions"))) === 1, "the actions");
-      await page.mouse.move(600, 400);
-      await until(page, () => time.isVisible(), "the time again");
+      const actions = row.locator(".co-actions");
+      await until(page, async () => (await opacity(actions)) === 1, "the actions");
+      const [box, below, title] = [await actions.boundingBox(), await time.boundingBox(), await row.locator(".co-title").evaluate((el) => el.getBoundingClientRect().right - Number.parseFloat(getComputedStyle(el).paddingInlineEnd))];
+      assert.ok(box.y + box.height <= below.y + 1 && title <= box.x + 1, JSON.stringify({ box, below, title }));
+    }, none));
+
+  test("a row of the list has its title above its state, also when it is unread", () =>
+    inSession(async (page, id) => {
+      await page.getByRole("button", { name: "New conversation" }).first().click();
+      await page.getByRole("heading", { name: "demo" }).waitFor();
+      await post(id, { type: "agent.text", payload: { text: "news" } });
+      const row = page.locator(".co-list li", { has: page.locator(`a[href="/s/${id}"]`) });
+      await row.locator(".co-unread").waitFor();
+      const [title, about, time] = await Promise.all([".co-title", ".co-about", ".co-when"].map((part) => row.locator(part).boundingBox()));
+      assert.ok(title.y + title.height <= about.y + 1 && title.y + title.height <= time.y + 1, JSON.stringify({ title, about, time }));
     }, none));
 
   test("amber marks the question, the state and one count, and nothing else", () =>
@@ -120,6 +143,52 @@ describe("look", () => {
       assert.equal((await code.innerText()).trimEnd(), diff);
     }, none));
 
+  for (const [name, context] of [["a wide page", {}], ["a phone", phone]])
+    test(`${name}: long words widen nothing`, () =>
+      inSession(async (page, id) => {
+        const word = "Donaudampfschifffahrt".repeat(20);
+        await api(server, `/sessions/${id}/workstreams`, { id: "w", name: word, instruction: word, agent: "demo" });
+        await post(id,
+          { type: "user.message", payload: { text: word, content: [{ type: "file", path: `${word.slice(0, 150)}.txt`, name: `${word}.txt` }] } },
+          { type: "agent.text", payload: { text: `# ${word}\n\n${word} \`${word}\`\n\n- ${word}\n\n> ${word}\n\n| ${word} | b |\n|--|--|\n| a | ${word} |` } },
+          { type: "agent.thinking", payload: { text: word } },
+          { type: "agent.plan", payload: { tasks: [{ id: "1", title: "short", status: "done" }] } },
+          { type: "agent.plan", payload: { tasks: [{ id: "1", title: word, status: "in_progress", detail: word }], comment: word } },
+          { type: "agent.tool_call", payload: { call_id: "c", tool: word, params: { [word]: word } } },
+          { type: "agent.tool_error", payload: { call_id: "c", tool: word, error: word } },
+          { type: "agent.error", payload: { message: word, code: word } },
+          { type: "agent.artifact", payload: { type: "table", title: word, data: { columns: [word], rows: [[word]] } } },
+          { type: "agent.approval_request", payload: { request_id: "a", text: word, calls: [{ call_id: "d", tool: word, params: { [word]: word } }] } },
+          { type: "agent.input_request", payload: { request_id: "q", input_type: "radio", text: word, options: [{ id: "x", label: word, description: word }] } },
+        );
+        /** Elements that reach beyond the page, except those in a box that scrolls or cuts them. */
+        const wide = () =>
+          page.evaluate(() =>
+            [...document.querySelectorAll("main *")]
+              .filter((el) => {
+                if (!el.checkVisibility() || el.getBoundingClientRect().right <= innerWidth + 1) return false;
+                for (let box = el; box && !box.matches(".pl-list, .pl-panel-body, main"); box = box.parentElement) if (getComputedStyle(box).overflowX !== "visible" && box.getBoundingClientRect().right <= innerWidth + 1) return false;
+                return true;
+              })
+              .map((el) => `${el.tagName} ${el.className}`),
+          );
+        await settled(page, word);
+        const list = page.locator(".pl-list");
+        for (let i = 0; i < 12; i++) {
+          for (const row of await list.locator("details:not([open]) > summary").all()) await row.click({ timeout: 2000 }).catch(() => {}); // rows out of view may be removed
+          assert.deepEqual(await wide(), []);
+          await list.first().evaluate((el) => el.scrollBy(0, -500));
+        }
+        if (context === phone) await page.getByRole("button", { name: /^Plan/ }).click();
+        else await openPanel(page);
+        for (const tab of ["Plan", "Work"]) {
+          await page.getByRole("tab", { name: tab }).click();
+          await page.getByRole("complementary").getByText("Donaudampf").first().waitFor();
+          if (tab === "Plan") await page.getByRole("button", { name: "How the plan changed" }).click();
+          assert.deepEqual(await wide(), [], tab);
+        }
+      }, { ...none, context }));
+
   test("a phone: the menus of the composer show their choice, the account is a small circle in a large target, and the search is as high as a finger", () =>
     inSession(async (page) => {
       const cut = await page.locator(".co-pick").evaluateAll((all) => all.filter((el) => el.scrollWidth > el.clientWidth).map((el) => el.selectedOptions[0].text));
@@ -132,12 +201,34 @@ describe("look", () => {
       assert.ok((await page.getByRole("searchbox").boundingBox()).height >= 44);
     }, { context: phone }));
 
-  test("a phone: the rows of tools and workstreams are as high as a finger", () =>
+  test("a phone: the rows of tools, plans and workstreams are as high as a finger, in the list and in the panel", () =>
     inSession(async (page, id) => {
-      await post(id, { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch", params: { url: "x" } } }, { type: "agent.thinking", payload: { block: "t", text: "Hm." } });
-      await page.locator(".pl-tool > summary").first().waitFor();
-      for (const h of await page.locator(":is(.pl-tool, .pl-think) > summary").evaluateAll((all) => all.map((el) => el.getBoundingClientRect().height))) assert.ok(h >= 44, `${h}`);
-    }, { context: phone, session: { agent: "none" } }));
+      const high = async (rows, count) => {
+        await rows.nth(count - 1).waitFor(); // the panel is loaded when it is opened
+        const heights = await rows.evaluateAll((all) => all.map((el) => el.offsetHeight)); // whole pixels: an animation gives 43.99997
+        for (const h of heights) assert.ok(h >= 44, `${h}`);
+      };
+      await post(id,
+        { type: "agent.tool_call", payload: { call_id: "c", tool: "fetch", params: { url: "x" } } },
+        { type: "agent.thinking", payload: { block: "t", text: "Hm." } },
+        { type: "agent.plan", payload: { tasks: [{ id: "1", title: "Look", status: "done" }, { id: "2", title: "Tell", status: "pending" }] } },
+        { type: "user.message", payload: { text: "/work 2 900 deadline=900" } },
+      );
+      await page.locator(".pl-timebar").last().waitFor();
+      await high(page.locator(":is(.pl-tool, .pl-think) > summary"), 5);
+      await high(page.locator(".pl-strip > button"), 3);
+      await page.getByRole("button", { name: /^Plan/ }).click();
+      await high(page.locator(".pl-panel .pl-tasks > li"), 2);
+      await high(page.locator(".pl-panel .pl-tasks button"), 2);
+      await high(page.getByRole("tab"), 3);
+      await page.getByRole("tab", { name: "Work" }).click();
+      await page.locator(".pl-panel .pl-lane").last().waitFor();
+      await high(page.locator(".pl-panel .pl-lane :is(.pl-lane-button, summary)"), 6);
+      await page.getByRole("button", { name: "Timeline" }).click();
+      await high(page.locator(".pl-timeline .pl-lane-button"), 2);
+      await page.getByRole("dialog").getByRole("button", { name: "Close" }).click();
+      await api(server, `/sessions/${id}/stop`, {});
+    }, { context: phone }));
 
   test("a phone shows the actions without hover and no event numbers; the composer has at most a fifth of the screen", () =>
     inSession(async (page, id) => {

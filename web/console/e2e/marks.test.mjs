@@ -40,7 +40,9 @@ describe("marks", () => {
             static requestPermission = async () => "granted";
             constructor(title) {
               window.told.push(title);
+              window.notification = this;
             }
+            close() {}
           };
           document.hasFocus = () => false;
         });
@@ -50,6 +52,10 @@ describe("marks", () => {
         await post(id, { type: "agent.input_request", payload: { request_id: `n-${id}`, input_type: "text", text: "Which one?" } });
         await until(page, () => page.evaluate(() => window.told.includes("Which one?")), "the notification");
         assert.equal(await page.evaluate(() => window.told.length), 1);
+        // A click leads to the question.
+        await page.evaluate(() => window.notification.onclick());
+        await page.waitForURL(/#at=\d+$/);
+        await until(page, () => page.getByRole("textbox", { name: "Which one?" }).evaluate((el) => el === document.activeElement), "focus on the question");
       },
       { session: { agent: "none" } },
     ));

@@ -101,6 +101,43 @@ describe("authors", () => {
     for (const { context } of [alice, bob]) await context.close();
   });
 
+  test("a person who may only read sees what the agent waits for, and is not asked", async () => {
+    const id = await shared("reading");
+    await as("alice", `/sessions/${id}`, { members: [{ actor: { kind: "user", id: "bob" }, role: "viewer" }] }, "PATCH");
+    const { page, context, faults } = await openPage(browser);
+    await signIn(page, "bob");
+    await page.goto(`${server.url}/s/${id}`);
+    await as("alice", `/sessions/${id}/events`, { type: "user.message", payload: { text: "/ask radio" } });
+    const answers = page.getByRole("radio");
+    await answers.first().waitFor();
+    await page.locator(".pl-dot").getByText("Waits for an answer").waitFor();
+    await page.getByText("You can read this conversation.").waitFor();
+    assert.equal(await answers.first().isDisabled(), true);
+    assert.equal(await page.getByRole("textbox", { name: "Message", exact: true }).count(), 0);
+    await page.locator(".co-session").getByText("waits for an answer").waitFor();
+    assert.equal(await page.getByText(/needs? you/i).count(), 0);
+    assert.doesNotMatch(await page.title(), /^\(/);
+    await page.getByLabel("More about this conversation").click();
+    await page.getByText("Print view").waitFor();
+    for (const name of ["Rename", "Archive", "Erase"]) assert.equal(await page.getByRole("button", { name, exact: true }).count(), 0, name);
+    await axe(page, "a viewer");
+    assert.deepEqual(faults.filter((f) => !f.includes("401")), []); // before the sign-in
+    await context.close();
+  });
+
+  test("one row says that an answer was stopped, and who stopped it", async () => {
+    const id = await shared("stopped");
+    const { page, context } = await openPage(browser);
+    await signIn(page, "alice");
+    await page.goto(`${server.url}/s/${id}`);
+    await say(page, "/sleep 600");
+    await page.locator(".pl-activity").waitFor();
+    await as("bob", `/sessions/${id}/stop`, { reason: "it takes too long" });
+    await page.locator(".pl-notice", { hasText: "Stopped · bob: it takes too long" }).waitFor();
+    assert.equal(await page.locator(".pl-notice").count(), 1);
+    await context.close();
+  });
+
   test("one person alone sees no names", async () => {
     await as("alice", "/sessions", { id: "alone" });
     const { page, context } = await openPage(browser);

@@ -43,6 +43,12 @@ describe("menus of the composer", () => {
       await page.getByLabel("Agent", { exact: true }).selectOption("helper");
       await page.getByLabel("Model").selectOption("large");
       await page.getByLabel("Effort").selectOption("high");
+      // A phone shows the whole choice of each of the four, and the composer keeps its height.
+      await page.setViewportSize({ width: 390, height: 844 });
+      const cut = await page.locator(".co-pick").evaluateAll((all) => all.filter((el) => el.clientWidth < 48 || el.scrollWidth > el.clientWidth).map((el) => el.getAttribute("aria-label")));
+      assert.deepEqual(cut, []);
+      assert.ok((await page.locator(".pl-composer").boundingBox()).height <= 844 / 5);
+      await page.setViewportSize({ width: 1280, height: 800 });
       await say(page, "hello");
       await page.waitForURL(/\/s\//);
       const s = await sessionOf(own, page);

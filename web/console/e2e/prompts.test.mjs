@@ -200,7 +200,7 @@ describe("prompts", () => {
         await page.getByRole("textbox", { name: "What is your name?" }).fill("half a thou", { timeout: seconds * 1000 });
         return true;
       });
-      await settled(page, "This prompt is no longer available.");
+      await settled(page, "Time ran out · This prompt is no longer available.");
       await settled(page, "half a thou");
       await settled(page, "No answer in time.");
       assert.equal(await page.getByRole("button", { name: "Send answer" }).count(), 0);
@@ -310,6 +310,41 @@ describe("around the conversation", () => {
         await page.getByRole("search").getByRole("button", { name: /The needle is here/ }).click();
         await feed(page).getByText("The needle is here").first().waitFor();
         await axe(page, "search");
+      },
+      { session: { agent: "none" } },
+    ));
+
+  test("the search is used with the keyboard, shows each call once and no marks of Markdown, and has one button that closes it", () =>
+    inSession(
+      async (page, id) => {
+        await post(id,
+          { type: "agent.text", payload: { text: "A **bold needle** is here" } },
+          { type: "agent.tool_call", payload: { call_id: "c1", tool: "find_needle", params: { what: "needle" } } },
+          { type: "agent.text", payload: { text: "Meanwhile" } },
+          { type: "agent.tool_result", payload: { call_id: "c1", tool: "find_needle", result: "one needle" } },
+        );
+        await page.getByText("Meanwhile").waitFor();
+        const opener = page.getByRole("button", { name: "Search this conversation" });
+        const focused = (el) => el.evaluate((at) => at === document.activeElement);
+        await opener.click();
+        const field = page.getByRole("searchbox", { name: "Search this conversation" });
+        await field.fill("needle");
+        const hits = page.getByRole("search").getByRole("listitem");
+        await until(page, async () => (await hits.count()) === 2, "two hits");
+        await hits.filter({ hasText: "A bold needle is here" }).waitFor();
+        assert.equal(await field.getAttribute("type"), null, "the browser adds a button of its own to a search");
+        await field.press("ArrowDown");
+        assert.ok(await focused(hits.first().getByRole("button")));
+        await page.keyboard.press("ArrowDown");
+        assert.ok(await focused(hits.last().getByRole("button")));
+        await page.keyboard.press("ArrowDown");
+        assert.ok(await focused(field));
+        await field.press("Enter");
+        await until(page, () => feed(page).locator("article", { hasText: "find_needle" }).locator("summary").evaluate((el) => el === document.activeElement), "the focus on the call");
+        await field.focus();
+        await page.keyboard.press("Escape");
+        await page.getByRole("search").waitFor({ state: "detached" });
+        assert.ok(await focused(opener));
       },
       { session: { agent: "none" } },
     ));

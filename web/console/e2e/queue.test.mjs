@@ -61,6 +61,7 @@ describe("queued messages", () => {
       await stopButton(page).click();
       await settled(page, "Stopped");
       await inOrder(page, "tok3", "the B message", "the C message");
+      assert.equal(await feed(page).locator(".pl-notice, .pl-cut").count(), 1, "a stop is one row");
     }));
 
   test("a queued message can be edited: it is withdrawn and its text is in the composer", () =>

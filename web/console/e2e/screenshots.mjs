@@ -128,14 +128,15 @@ try {
   await picture("empty-phone", "/", phone);
   for (const [name, options] of [["work-light", wide], ["work-dark", dark], ["work-phone", phone]])
     await picture(name, "/s/study", options, async (page) => {
-      if (name !== "work-phone") {
-        await page.locator(".pl-thread summary").first().click();
-        await page.getByRole("button", { name: "To the end" }).click();
-      }
+      if (name === "work-light") await page.getByRole("button", { name: "Plan, work, files" }).click();
       if (name === "work-phone") await page.getByRole("button", { name: /^Work/ }).click();
-      if (name === "work-light") await page.getByLabel("Steer Regulation").click();
+      else await page.locator(".pl-thread summary").first().click();
+      if (name !== "work-light") return;
+      await page.getByRole("button", { name: "To the end" }).click();
+      await page.getByLabel("Steer Regulation").click();
     });
   await picture("timeline", "/s/study", wide, async (page) => {
+    await page.getByRole("button", { name: "Plan, work, files" }).click();
     await page.getByRole("button", { name: "Timeline" }).click();
   });
   await picture("dialects", "/s/deploy#seq=4", wide, async (page) => {
@@ -144,8 +145,7 @@ try {
   await session("tour", "A tour");
   await picture("tour", "/s/tour", wide, async (page) => {
     await say(page, "/tour");
-    await page.getByRole("complementary", { name: "Work" }).getByText("Writing down").first().waitFor();
-    await page.getByRole("feed").locator(".pl-thread", { hasText: "Copper" }).waitFor();
+    await page.getByRole("feed").locator(".pl-thread", { hasText: "Writing down" }).first().waitFor();
   }, 100);
   await picture("tour-question", "/s/tour", phone, async (page) => {
     await page.getByRole("radio").first().waitFor();

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { api, say } from "./harness.mjs";
-import { atEnd, feed, inSession, post, server, until } from "./suite.mjs";
+import { atEnd, feed, inSession, post, server, steady, until } from "./suite.mjs";
 
 /** Scrolls up in a long running answer, and watches the position of a row in view in every frame. */
 async function readAbove(page) {
@@ -69,4 +69,57 @@ describe("a reader who has scrolled up", () => {
       await until(page, () => feed(page).getByText("my own words", { exact: true }).first().isVisible(), "the message");
       await atEnd(page.locator(".pl-list"));
     }));
+});
+
+describe("a question that a person goes to", () => {
+  const paragraphs = (name) => Array.from({ length: 12 }, (_, i) => ({ type: "agent.text", payload: { text: `${name} ${i}.\n\nMore of it.\n\nThe end of it.` } }));
+  const question = { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } };
+  const field = (page) => page.getByRole("textbox", { name: "Which vendor?" });
+  const focused = (page) => until(page, () => field(page).evaluate((el) => el === document.activeElement), "focus on the question");
+  /** Answers with the keyboard; then the list follows the agent. */
+  const answer = async (page, id) => {
+    await page.locator(".pl-prompt-open[data-armed]").waitFor();
+    await field(page).fill("Acme");
+    await field(page).press("Control+Enter");
+    await feed(page).getByText("You answered").waitFor();
+    await post(id, ...paragraphs("Result"));
+    await feed(page).getByText("Result 11.").waitFor();
+    await atEnd(page.locator(".pl-list"));
+    assert.equal(await page.locator(".pl-new").count(), 0);
+  };
+
+  test("at the end, with Alt+Q: nothing is below, and the result of the answer is seen", () =>
+    inSession(async (page, id) => {
+      await post(id, ...paragraphs("Before"), question);
+      await field(page).waitFor();
+      await page.keyboard.press("Alt+q");
+      await focused(page);
+      await steady(page, page.locator(".pl-list"));
+      assert.equal(await page.locator(".pl-new").count(), 0, "the end is offered, but nothing is below");
+      await answer(page, id);
+    }, { session: { agent: "none" } }));
+
+  test("far above, with Go: the result of the answer is seen", () =>
+    inSession(async (page, id) => {
+      await post(id, question, ...paragraphs("After"));
+      await feed(page).getByText("After 11.").waitFor();
+      await page.locator(".pl-waiting").getByRole("button", { name: "Go" }).click();
+      await focused(page);
+      // Whoever only looks at it stays there.
+      await page.getByRole("textbox", { name: "Message", exact: true }).focus();
+      await post(id, { type: "agent.text", payload: { text: "One more." } });
+      await page.getByRole("button", { name: /1 new/ }).waitFor();
+      assert.ok(await field(page).isVisible());
+      await answer(page, id);
+    }, { session: { agent: "none" } }));
+
+  test("by its link: the result of the answer is seen", () =>
+    inSession(async (page, id) => {
+      await post(id, ...paragraphs("Before"), question);
+      const { sequence } = (await api(server, `/sessions/${id}/events?limit=1000`)).events.find((e) => e.type === "agent.input_request");
+      await page.goto(`${server.url}/inbox`);
+      await page.goto(`${server.url}/s/${id}#at=${sequence}`);
+      await focused(page);
+      await answer(page, id);
+    }, { session: { agent: "none" } }));
 });

@@ -52,6 +52,15 @@ export async function developer(page) {
   await page.getByRole("tab", { name: "Inspector" }).waitFor();
 }
 
+/** Opens the panel, which shows the work, the plan or the files, whichever there is. */
+export const openPanel = (page) => page.getByRole("button", { name: "Plan, work, files" }).click();
+
+/** Opens the panel when a plan or work is on the page. The panel that opens before shows the files, and keeps them while the pointer is over it. */
+export async function openPanelWithWork(page) {
+  await feed(page).locator(".pl-thread-name").first().waitFor();
+  await openPanel(page);
+}
+
 /** Fails with the serious findings of axe, in light and in dark. */
 export async function axe(page, where) {
   for (const colorScheme of ["light", "dark"]) {

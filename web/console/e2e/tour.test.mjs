@@ -1,8 +1,11 @@
 // The tour of the demo agent, from the empty page to its end.
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, test } from "node:test";
-import { openPage, say } from "./harness.mjs";
-import { atEnd, axe, browser, events, feed, insist, server, settled, steady, until } from "./suite.mjs";
+import { api, openPage, say, startServer } from "./harness.mjs";
+import { atEnd, axe, browser, events, feed, insist, openPanel, server, settled, steady, until } from "./suite.mjs";
 
 const inView = (page, locator) => until(page, () => locator.evaluate((el) => {
   const b = el.getBoundingClientRect();
@@ -18,8 +21,29 @@ describe("the first minute", () => {
     await until(page, async () => (await cards.count()) === 4, "four cards");
     assert.deepEqual((await cards.allInnerTexts()).filter((t) => t.includes("/")), [], "a card shows a command");
     await page.getByText("Connect an agent of your own").click();
-    await page.getByText("parley init").waitFor();
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    const copy = (what) => page.getByRole("button", { name: `Copy: ${what}` });
+    await copy("Your own code").click();
+    await page.getByText("Copied").first().waitFor();
+    const program = await page.evaluate(() => navigator.clipboard.readText());
+    assert.ok(program.includes(`"${server.url.replace("http", "ws")}/parley/v1/agents/mine/work"`), program);
     await axe(page, "first page");
+    const wide = await page.locator(".co-snippet").evaluateAll((all) => all.filter((el) => el.getBoundingClientRect().right > el.closest("dl").getBoundingClientRect().right).length);
+    assert.equal(wide, 0, "a long line scrolls in its own box");
+    // The configurations are complete: a server starts with each.
+    const dir = mkdtempSync(join(tmpdir(), "parley-connect-"));
+    for (const [what, kind] of [["A language model", "model"], ["A program that answers over HTTP", "ndjson"]]) {
+      await copy(what).click();
+      const file = join(dir, "parley.yaml");
+      writeFileSync(file, await until(page, async () => {
+        const text = await page.evaluate(() => navigator.clipboard.readText());
+        return text.includes(`kind: ${kind}`) && text;
+      }, kind), { mode: 0o600 });
+      const own = await startServer("--config", file);
+      assert.equal((await api(own, "/agents")).agents.find((a) => a.name === "mine")?.kind, kind);
+      await own.stop();
+    }
+    rmSync(dir, { recursive: true, force: true });
     await cards.getByText("Ask a question that waits for your answer").click();
     await page.getByRole("radio").first().waitFor();
     await page.getByRole("heading", { name: "Ask a question that waits for your answer" }).waitFor();
@@ -53,6 +77,7 @@ describe("the tour", () => {
     await page.reload();
     await settled(page, "That was the tour.");
     await settled(page, "You answered: Previous quarter");
+    await openPanel(page);
     await page.getByRole("tab", { name: "Work" }).click();
     for (const name of ["Copper", "Freight"]) await page.getByRole("complementary", { name: "Work" }).getByRole("button", { name: new RegExp(`^${name}.*completed`) }).waitFor();
     assert.deepEqual(faults, []);

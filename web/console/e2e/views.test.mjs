@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { openPage, say } from "./harness.mjs";
-import { axe, browser, developer, events, feed, inSession, post, server, settled, stopButton, until } from "./suite.mjs";
+import { axe, browser, developer, events, feed, inSession, openPanelWithWork, post, server, settled, stopButton, until } from "./suite.mjs";
 
 const raw = async (page, tab) => {
   await developer(page);
@@ -54,6 +54,7 @@ describe("turns", () => {
   test("[23] the timeline shows all workstreams as a tree beside one axis; Esc closes it", () =>
     inSession(async (page) => {
       await say(page, "/work 3 900 deadline=1200");
+      await openPanelWithWork(page);
       await page.getByText("3 running").first().waitFor();
       await page.getByRole("button", { name: "Timeline" }).click();
       const dialog = page.getByRole("dialog", { name: "Timeline" });

@@ -1,8 +1,8 @@
 // Workstreams of the demo agent: lanes, steering, cancelling; and the plan.
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { say } from "./harness.mjs";
-import { axe, events, feed, inSession, post, settled, shows, until } from "./suite.mjs";
+import { api, say } from "./harness.mjs";
+import { axe, events, feed, inSession, openPanel, openPanelWithWork, post, server, settled, shows, stopButton, until } from "./suite.mjs";
 
 const lane = (page, name) => page.getByRole("complementary").getByRole("button", { name: new RegExp(`^${name}\\b`) });
 const steer = async (page, name, verb) => {
@@ -16,6 +16,7 @@ describe("workstreams", () => {
   test("[23] eight at once: in order, with their phase and the server's time left", () =>
     inSession(async (page, id) => {
       await say(page, "/work 8 900 deadline=900");
+      await openPanelWithWork(page);
       await page.getByText("8 running").first().waitFor();
       const names = await page.locator(".pl-lane-title").allInnerTexts();
       assert.deepEqual(names, ["Part 1", "Part 2", "Part 3", "Part 4", "Part 5", "Part 6", "Part 7", "Part 8"]);
@@ -39,6 +40,7 @@ describe("workstreams", () => {
   test("[24] steering, pausing and cancelling reach the workstream and are shown as entries", () =>
     inSession(async (page, id) => {
       await say(page, "/work 3 900 deadline=1200");
+      await openPanelWithWork(page);
       await page.getByText("3 running").first().waitFor();
       for (const [verb, words] of [["Add an instruction", "be brief"], ["Add a constraint", "no jargon"], ["Send a message", "how is it going?"]]) {
         await steer(page, "Part 1", verb);
@@ -72,6 +74,7 @@ describe("workstreams", () => {
       await thread(page, "Part 1").locator("summary").first().click();
       await feed(page).getByText("Part 1, chapter 1", { exact: false }).first().waitFor();
       await post(id, { type: "agent.input_request", payload: { request_id: "q", input_type: "text", text: "Which vendor?" } });
+      await openPanel(page);
       await lane(page, "Part 1").click();
       await thread(page, "Part 2").waitFor({ state: "detached" });
       await feed(page).getByText("Part 1, chapter", { exact: false }).first().waitFor();
@@ -91,10 +94,16 @@ describe("workstreams", () => {
       assert.equal(await feed(page).getByText(/^Part \d, chapter/).count(), 0);
       const colours = await page.locator(".pl-thread").evaluateAll((all) => all.map((el) => getComputedStyle(el.querySelector("summary"), "::before").backgroundColor));
       assert.equal(new Set(colours).size, 2);
+      const shapes = await page.locator(".pl-thread").evaluateAll((all) => all.map((el) => getComputedStyle(el.querySelector("summary"), "::before").clipPath));
+      assert.equal(new Set(shapes).size, 2, "without colours they differ by their shape");
+      // The bar is the time that is left: nearly all of it.
+      const share = await row.locator(".pl-timebar > span").evaluate((el) => el.getBoundingClientRect().width / el.parentElement.getBoundingClientRect().width);
+      assert.ok(share > 0.5, `${share} of the time is left`);
       await row.locator("summary").first().click();
       await row.getByText(/^Part 2, chapter 1/).first().waitFor();
       assert.equal(await feed(page).getByText(/^Part 1, chapter/).count(), 0);
       await axe(page, "thread");
+      await openPanel(page);
       const panel = page.getByRole("complementary");
       await panel.getByText("Transcript").first().click();
       await panel.getByText(/^Part 1, chapter 1/).first().waitFor();
@@ -105,12 +114,49 @@ describe("workstreams", () => {
         assert.match(fill, /^rgb\(/);
         assert.ok(Number.isNaN(inside) || inside >= 8, `${inside} pixels between the list and the round corner of its row`);
       }
+      // Each transcript is on the page once: it moves to where it was opened last.
+      const transcripts = (of) => page.getByRole("group", { name: of, exact: true });
+      await thread(page, "Part 1").locator("summary").first().click();
+      await thread(page, "Part 1").getByText(/^Part 1, chapter 1/).first().waitFor();
+      await until(page, async () => (await transcripts("Part 1").count()) === 1, "one transcript, in the row");
+      await panel.getByText("Transcript").first().click();
+      await panel.getByText(/^Part 1, chapter 1/).first().waitFor();
+      await until(page, async () => (await transcripts("Part 1").count()) === 1, "one transcript, beside");
       await page.getByRole("button", { name: "Stop" }).first().click();
+    }));
+
+  test("a stop ends the workstreams, also those without a turn, and is one row", () =>
+    inSession(async (page, id) => {
+      await say(page, "/work 2 60 deadline=1200");
+      await thread(page, "Part 1").locator("summary").first().click();
+      await thread(page, "Part 1").getByText("look_up", { exact: true }).waitFor();
+      await stopButton(page).click();
+      for (const name of ["Part 1", "Part 2"]) await thread(page, name).getByText("cancelled").first().waitFor();
+      await feed(page).locator(".pl-notice").waitFor();
+      await stopButton(page).waitFor({ state: "detached" });
+      assert.equal(await feed(page).locator(".pl-notice").count(), 1);
+      // An interactive one that waits for a message has no turn.
+      await api(server, `/sessions/${id}/workstreams`, { id: "chat", name: "Chat", instruction: "Talk.", interactive: true });
+      await until(page, async () => (await events(id)).some((e) => e.type === "turn.completed" && e.workstream_id === "chat"), "the end of its turn");
+      await say(page, "/stream 5000 5");
+      await settled(page, "tok2");
+      await stopButton(page).click();
+      await thread(page, "Chat").getByText("cancelled").first().waitFor();
+      // A message would not wait for a workstream.
+      await stopButton(page).waitFor({ state: "detached" });
+      await api(server, `/sessions/${id}/workstreams`, { id: "long", name: "Long", instruction: "/stream 5000 5" });
+      const box = page.getByRole("textbox", { name: "Message", exact: true });
+      await box.fill("What now?");
+      await stopButton(page).waitFor();
+      await page.getByRole("button", { name: "Send", exact: true }).waitFor();
+      await stopButton(page).click();
+      await thread(page, "Long").getByText("cancelled").first().waitFor();
     }));
 
   test("[18] two workstreams ask at once: both prompts are open, counted and reachable", () =>
     inSession(async (page, id) => {
       await say(page, "/work 2 900 deadline=1200");
+      await openPanelWithWork(page);
       await page.getByText("2 running").first().waitFor();
       for (const w of ["w1", "w2"]) await post(id, { type: "agent.input_request", workstream_id: w, payload: { request_id: `ask-${w}`, input_type: "text", text: `Question of ${w}?` } });
       await page.getByRole("textbox", { name: "Question of w2?" }).waitFor();
@@ -132,6 +178,7 @@ describe("plans", () => {
         await post(id, ...Array.from({ length: 30 }, (_, i) => ({ type: "agent.text", payload: { text: `Loading, part ${i}\n\nmore` } })));
         await post(id, { type: "user.message", payload: { text: "now the south" } }, plan(["1", "Load margins", "done"], ["2", "Explain the south", "in_progress"], ["4", "Check with legal", "pending"], ["3", "Draft the summary", "pending"]));
         await post(id, ...Array.from({ length: 30 }, (_, i) => ({ type: "agent.text", payload: { text: `Explaining, part ${i}\n\nmore` } })));
+        await openPanel(page);
         const panel = page.getByRole("complementary");
         await panel.getByText("1 of 4").first().waitFor();
         await panel.getByRole("button", { name: "How the plan changed" }).click();
@@ -142,6 +189,23 @@ describe("plans", () => {
         await axe(page, "plan history");
         await panel.getByRole("button", { name: "Load margins" }).click();
         await page.getByText("Loading, part 0", { exact: true }).first().waitFor();
+      },
+      { session: { agent: "none" } },
+    ));
+
+  test("the tasks of a plan are on the page once: in the panel while it is open, else in the row", () =>
+    inSession(
+      async (page, id) => {
+        await post(id, plan(["1", "Load margins", "in_progress"], ["2", "Check with legal", "pending"]));
+        const row = feed(page).locator(".pl-tool", { hasText: "0 of 2" });
+        await row.locator("summary").click();
+        await row.getByText("Check with legal").waitFor();
+        await openPanel(page);
+        await page.getByRole("complementary").getByText("Check with legal").waitFor();
+        await row.getByText("Check with legal").waitFor({ state: "detached" });
+        await axe(page, "plan in the panel");
+        await page.getByRole("tab", { name: "Files" }).click();
+        await row.getByText("Check with legal").waitFor();
       },
       { session: { agent: "none" } },
     ));

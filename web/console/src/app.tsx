@@ -1,18 +1,18 @@
 import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type Item, type ParleyError, type Part, type Prompt, type Session, type Settings } from "@parley-hq/client";
-import { Conversation, Icon, titleOf, type PanelName } from "@parley-hq/react";
+import { Conversation, Icon, roleIn, titleOf, type ConversationHandle, type PanelName } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
 import { Account, signOut } from "./account.js";
-import { Branches, branchOf, isShown } from "./branches.js";
+import { Branches, branchOf, isShown, pointsOf, type Point } from "./branches.js";
 import { startersOf } from "./starters.js";
 import { useIcon } from "./favicon.js";
 import { Keys, useKey } from "./keys.js";
-import { follow, SessionList } from "./list.js";
+import { follow, isOwner, SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { useMarks } from "./marks.js";
 import { canNotify, useNotifications } from "./notify.js";
 import { usePutAway } from "./putaway.js";
-import { inboxPath, pathOf, read, useRoute, useSetting } from "./route.js";
+import { inboxPath, pathOf, read, useRoute, useSetting, useSheet } from "./route.js";
 import { usePeople, useSessions, type Sessions } from "./sessions.js";
 import { Select } from "./select.js";
 import { fetchMe, forgetOthers, SignIn, type Me } from "./signin.js";
@@ -107,11 +107,11 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
   const marks = useMarks(sessions.list, route.session);
   const [agents, setAgents] = useState<AgentInfo[]>([]);
   const [agent, setAgent] = useSetting<string>("agent", "");
-  const [panel, setPanel] = useSetting<PanelName | "none" | "auto">("panel", "auto");
+  const [panel, setPanel] = useSetting<PanelName | "none" | "auto">("panel", "none");
   const [developer, setDeveloper] = useSetting<"on" | "">("developer", "");
   const [menu, setMenu] = useState(false);
   const [wide, setWide] = useState(() => matchMedia("(min-width: 1100px)").matches);
-  const [narrowPanel, setNarrowPanel] = useState<PanelName | null>(null);
+  const [narrowPanel, setNarrowPanel] = useSheet<PanelName>();
   const [asked, setAsked] = useState<Prompt[]>([]);
 
   useEffect(() => {
@@ -121,17 +121,22 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     return () => media.removeEventListener("change", change);
   }, []);
   useEffect(() => {
-    client.agents().then((now) => setAgents((old) => (JSON.stringify(old) === JSON.stringify(now) ? old : now)), () => {});
-  }, [client, route.session]); // a worker may have connected meanwhile
+    // A worker may have connected meanwhile, also while the person was in a terminal.
+    const look = () => void client.agents().then((now) => setAgents((old) => (JSON.stringify(old) === JSON.stringify(now) ? old : now)), () => {});
+    look();
+    addEventListener("focus", look);
+    return () => removeEventListener("focus", look);
+  }, [client, route.session]);
   useEffect(() => {
     if (sessions.error?.code === "unauthenticated") signIn();
   }, [sessions.error, signIn]);
 
   const chosen = agents.find((a) => a.name === agent) ?? agents.find((a) => a.default) ?? agents[0];
   const others = sessions.open?.reduce((n, s) => (s.session.session_id === route.session ? n : n + s.prompts.length), 0) ?? 0;
-  const waiting = asked.length + others;
-  useIcon(waiting);
   const current = sessions.current;
+  const role = roleIn(current, me.id);
+  const waiting = (role === "viewer" ? 0 : asked.length) + others;
+  useIcon(waiting);
   const people = usePeople(sessions.list);
   const name = current?.title || current?.heading;
   useEffect(() => {
@@ -146,10 +151,27 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     },
     [refresh],
   );
-  const onStatus = useCallback(() => refresh(), [refresh]);
-  const onError = useCallback((err: ParleyError) => void (err.code === "unauthenticated" && signIn()), [signIn]);
+  const conversation = useRef<ConversationHandle>(null);
+  const [loaded, setLoaded] = useState<string>();
+  const onStatus = useCallback(() => {
+    setLoaded(route.session);
+    refresh();
+  }, [refresh, route.session]);
   useEffect(() => {
-    if (!route.session) setAsked([]);
+    if (route.at !== undefined && loaded === route.session) conversation.current?.scrollTo(route.at);
+  }, [route.at, route.session, loaded]);
+  const onError = useCallback(
+    (err: ParleyError) => {
+      if (err.code === "unauthenticated") signIn();
+      // A conversation that was erased, or may not be seen any more, asks nothing.
+      if (["gone", "not_found", "denied"].includes(err.code)) setAsked([]);
+    },
+    [signIn],
+  );
+  useEffect(() => {
+    if (route.session) return;
+    setAsked([]);
+    setLoaded(undefined);
   }, [route.session]);
   const [settings, setSettings] = useState<Settings>({});
   const picked = { agent: chosen?.name ?? "", settings };
@@ -197,6 +219,8 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
     },
     [client, go, marks, refresh, words],
   );
+  const points = JSON.stringify(current ? pointsOf(sessions.list ?? [], current) : []); // as text, which is equal when the branches are
+  const branches = useMemo(() => (JSON.parse(points) as Point[]).map((p) => ({ after: p.after, content: <Branches {...p} go={visit} /> })), [points, visit]);
   const forkedAt = current?.forked_at;
   const shown = useCallback((it: Item) => isShown(it, forkedAt), [forkedAt]);
   useNotifications(notify !== "", sessions, visit);
@@ -266,7 +290,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           <span className="pl-grow" />
           {me.id && <Account me={me} notify={notify !== ""} toggleNotify={canNotify ? toggleNotify : undefined} />}
         </div>
-        <SessionList sessions={sessions} marks={marks} q={q} setQ={setQ} filter={route.filter} setFilter={setFilter} agents={agents} people={people} archive={away.archive} current={route.inbox ? inboxPath : route.session && pathOf(route.session)} count={waiting} go={visit} />
+        <SessionList sessions={sessions} marks={marks} q={q} setQ={setQ} filter={route.filter} setFilter={setFilter} agents={agents} people={people} archive={away.archive} current={route.inbox ? inboxPath : route.session && pathOf(route.session)} me={me.id} count={waiting} go={visit} />
         <footer className="co-foot">
           <label>
             <span className="pl-hidden">{words.language}</span>
@@ -301,7 +325,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             commands={[
               { name: words.newConversation, icon: "plus", run: () => visit("/") },
               { name: words.inbox, icon: "inbox", run: () => visit(inboxPath) },
-              ...(current
+              ...(current && isOwner(role)
                 ? [
                     { name: current.archived ? words.unarchive : words.archive, icon: "down" as const, run: () => away.archive(current, !current.archived) },
                     { name: words.erase, icon: "trash" as const, run: () => away.erase(current) },
@@ -318,12 +342,16 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
         {route.unknown ? (
-          <div className="pl-empty pl-openerror" role="alert">
-            <h2>{words.noPage}</h2>
-            <button type="button" className="pl-primary" onClick={() => visit("/")}>
-              {words.newConversation}
-            </button>
-            {narrow}
+          <div className="co-page">
+            <header className="co-head">{narrow}</header>
+            <div className="pl-empty pl-openerror" role="alert">
+              <Icon name="search" size={24} />
+              <h2>{words.noPage}</h2>
+              <p>{words.noPageHint}</p>
+              <button type="button" className="pl-primary" onClick={() => visit("/")}>
+                {words.newConversation}
+              </button>
+            </div>
           </div>
         ) : route.inbox ? (
           <Suspense>
@@ -331,11 +359,13 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
           </Suspense>
         ) : (
         <Conversation
+          ref={conversation}
           client={client}
           session={route.session}
           start={start}
           onStart={onStart}
           onBranch={branch}
+          branches={branches}
           filter={shown}
           agent={chosen?.name ?? ""}
           about={chosen?.description ?? ""}
@@ -372,9 +402,6 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
                 <button type="button" className="pl-primary" onClick={() => visit("/")}>
                   {words.newConversation}
                 </button>
-                <button type="button" className="pl-button co-narrow" onClick={() => setMenu(true)}>
-                  {words.conversations}
-                </button>
               </div>
             ),
             composerEnd: (
@@ -387,11 +414,10 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             headerEnd: (
               <>
                 {current?.archived && <span className="co-archived">{words.archived}</span>}
-                {current && <Branches all={sessions.list ?? []} current={current} go={visit} />}
-                <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} aria-pressed={shownPanel === "auto" ? undefined : shownPanel !== null} onClick={() => changePanel(document.querySelector(".pl-panel") ? null : "plan")}>
+                <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} aria-pressed={shownPanel !== null} onClick={() => (wide ? setPanel(shownPanel ? "none" : "auto") : setNarrowPanel(shownPanel ? null : "plan"))}>
                   <Icon name="panel" />
                 </button>
-                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} changed={refresh} archive={away.archive} erase={away.erase} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Suspense>
+                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} owner={isOwner(role)} changed={refresh} archive={away.archive} erase={away.erase} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Suspense>
               </>
             ),
           }}

@@ -5,7 +5,7 @@ import { PromptView } from "@parley-hq/react/prompt";
 import "./inbox.css";
 import { follow } from "./list.js";
 import { useLanguage } from "./locale.js";
-import { pathOf } from "./route.js";
+import { questionPath } from "./route.js";
 import type { SessionPrompts } from "./sessions.js";
 
 /** A prompt in the list. With `ended`, how it was answered here or that it ended elsewhere, it stays until the person leaves the inbox. */
@@ -53,6 +53,8 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   const [rows, setRows] = useState<Asked[]>();
   const [wanted, setWanted] = useState<string>();
   const box = useRef<HTMLOListElement>(null);
+  const done = useRef<HTMLHeadingElement>(null);
+  const finished = useRef(false); // the last one was answered with the keyboard
   const chosen = rows?.find((a) => a.key === wanted)?.key ?? rows?.find((a) => !a.ended)?.key;
   const latest = useRef({ rows, chosen, go: p.go });
   latest.current = { rows, chosen, go: p.go };
@@ -94,8 +96,10 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
       setRows(list.map((a) => (a.key === key ? { ...a, ended: endOf(e) } : a)));
       if (latest.current.chosen === key) {
         // Keep the focus of a keyboard in the list. A field that is disabled while it is sent has lost it.
-        if (next && (document.activeElement === document.body || rowOf(key)?.contains(document.activeElement))) choose(next.key, false);
+        const lost = document.activeElement === document.body || rowOf(key)?.contains(document.activeElement);
+        if (next && lost) choose(next.key, false);
         else setWanted(next?.key);
+        finished.current = !next && lost === true;
       }
       changed();
     },
@@ -112,7 +116,7 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
       if (e.key === "Escape" && at.closest(".co-ask-body")) return row?.querySelector<HTMLElement>(".co-ask-row")?.focus();
       if (!one || at.matches("textarea, select, input:not([type=radio], [type=checkbox])")) return;
       if (e.key === "j" || e.key === "k") step(e.key === "j" ? 1 : -1);
-      else if (e.key === "o") go(pathOf(one.session.session_id));
+      else if (e.key === "o") go(questionPath(one.session.session_id, one.prompt));
       else if (e.key === "Enter" && !at.closest("button, a, input, summary")) choose(one.key, true);
       // A key that is held down decides one prompt, not the next ones too.
       else if (e.repeat) return;
@@ -126,6 +130,10 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   }, [choose, step]);
 
   const count = rows?.filter((a) => !a.ended).length ?? 0;
+  useEffect(() => {
+    if (count === 0 && finished.current) done.current?.focus();
+    finished.current = false;
+  }, [count]);
   const decides = rows?.some((a) => a.key === chosen && !a.ended && decidable(a));
   return (
     <div className="co-inbox">
@@ -148,7 +156,7 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
         {rows && count === 0 && (
           <div className="co-inbox-empty">
             <Icon name="check" size={24} />
-            <h3>{words.inboxEmpty}</h3>
+            <h3 ref={done} tabIndex={-1}>{words.inboxEmpty}</h3>
             <p>{words.inboxEmptyNote}</p>
           </div>
         )}
@@ -172,9 +180,9 @@ function Row({ asked: a, client, me, chosen, choose, answered, go }: { asked: As
   const agent = prompt.agent || s.agent;
   const others = [{ actor: s.owner, role: "owner" }, ...(s.members ?? [])].filter((m) => m.role !== "viewer" && m.actor.kind === "user" && m.actor.id !== me).map((m) => m.actor.name || m.actor.id);
   const names = [...new Set(others)];
-  const path = pathOf(s.session_id);
+  const path = questionPath(s.session_id, prompt);
   return (
-    <li className={`co-ask pl-ringed pl-ringed-inside${expanded ? " co-ask-chosen" : ""}${a.ended ? " co-ask-done" : ""}`} data-key={a.key}>
+    <li className={`co-ask pl-ringed${expanded ? " co-ask-chosen" : ""}${a.ended ? " co-ask-done" : ""}`} data-key={a.key}>
       <button type="button" className="co-ask-row pl-bare" aria-expanded={a.ended ? undefined : chosen} disabled={Boolean(a.ended) && !expanded} onClick={(e) => choose(a.key, e.detail === 0)}>
         <span className="co-ask-text" dir="auto">
           {questionOf(prompt, texts)}
@@ -192,7 +200,9 @@ function Row({ asked: a, client, me, chosen, choose, answered, go }: { asked: As
           <strong>{agent}</strong>
           <span dir="auto">{s.title || s.heading || words.newConversation}</span>
           {names.length > 0 && <span>{words.alsoAnswer(names.join(", "))}</span>}
-          <span>{texts.ago(prompt.asked_at)}</span>
+          <time dateTime={prompt.asked_at} title={texts.moment(prompt.asked_at)}>
+            {texts.ago(prompt.asked_at)}
+          </time>
         </span>
       </button>
       {expanded && (

@@ -1,7 +1,7 @@
 import { lazy, memo, Suspense, useLayoutEffect, useRef, useState, type MouseEvent, type Ref, type RefObject } from "react";
 import { Virtualizer, type CustomItemComponentProps } from "virtua";
 import type { AgentInfo, Prompt, Session } from "@parley-hq/client";
-import { Icon, questionOf } from "@parley-hq/react";
+import { Icon, questionOf, roleIn } from "@parley-hq/react";
 import { between, filterKeys, type Filter, type FilterKey } from "./filter.js";
 import type { People } from "./filters.js";
 import { Glyph } from "./glyph.js";
@@ -13,10 +13,11 @@ import type { Sessions } from "./sessions.js";
 const FilterForm = lazy(() => import("./filters.js").then((m) => ({ default: m.FilterForm })));
 
 /** All conversations: with open prompts first, then running, then others. */
-export const SessionList = memo(function SessionList(p: { sessions: Sessions; marks: Marks; q: string; setQ: (q: string) => void; filter: Filter; setFilter: (f: Filter) => void; agents: readonly AgentInfo[]; people: People; archive: (s: Session, archived: boolean) => void; current: string | undefined; count: number; go: (path: string) => void }) {
+export const SessionList = memo(function SessionList(p: { sessions: Sessions; marks: Marks; q: string; setQ: (q: string) => void; filter: Filter; setFilter: (f: Filter) => void; agents: readonly AgentInfo[]; people: People; archive: (s: Session, archived: boolean) => void; current: string | undefined; me: string | undefined; count: number; go: (path: string) => void }) {
   const words = useWords();
   const [form, setForm] = useState(false);
   const body = useRef<HTMLDivElement>(null);
+  const filterButton = useRef<HTMLButtonElement>(null);
   const set = filterKeys.filter((k) => p.filter[k]);
   const remove = (k: FilterKey) => {
     const { [k]: _, ...others } = p.filter;
@@ -24,14 +25,25 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
   };
   const { list, open, error, more, loadMore } = p.sessions;
   const stale = list !== undefined && error?.code === "unavailable";
-  const waiting = list?.filter((s) => s.open_prompts > 0) ?? [];
-  const pinned = list?.filter((s) => s.open_prompts === 0 && p.marks.pinned(s.session_id)) ?? [];
-  const others = list?.filter((s) => s.open_prompts === 0 && !p.marks.pinned(s.session_id)) ?? [];
-  const running = others.filter((s) => s.status === "running");
-  const rest = others.filter((s) => s.status !== "running");
+  // A viewer cannot answer: for them the agent is at work.
+  const needs = (s: Session) => s.open_prompts > 0 && roleIn(s, p.me) !== "viewer";
+  const waiting = list?.filter(needs) ?? [];
+  const pinned = list?.filter((s) => !needs(s) && p.marks.pinned(s.session_id)) ?? [];
+  const others = list?.filter((s) => !needs(s) && !p.marks.pinned(s.session_id)) ?? [];
+  const works = (s: Session) => s.status === "running" || s.status === "waiting";
+  const running = others.filter(works);
+  const rest = others.filter((s) => !works(s));
   return (
     <nav className="co-list" aria-label={words.conversations}>
-      <div className="co-list-head">
+      <div
+        className="co-list-head"
+        onKeyDown={(e) => {
+          if (e.key !== "Escape" || !form) return;
+          e.stopPropagation(); // it closes the list on a phone
+          setForm(false);
+          filterButton.current?.focus();
+        }}
+      >
         <button type="button" className="pl-button co-new" onClick={() => p.go("/")}>
           <Icon name="plus" /> {words.newConversation}
         </button>
@@ -58,7 +70,7 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
               if (e.key === "Backspace" && p.q === "" && last) remove(last);
             }}
           />
-          <button type="button" className="pl-iconbutton co-filter-button" aria-label={words.filter} title={words.filter} aria-expanded={form} onClick={() => setForm(!form)}>
+          <button ref={filterButton} type="button" className="pl-iconbutton co-filter-button" aria-label={words.filter} title={words.filter} aria-expanded={form} onClick={() => setForm(!form)}>
             <Glyph name="filter" />
           </button>
         </div>
@@ -78,10 +90,10 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
       <div ref={body} className="co-list-body">
         {error && error.code !== "unauthenticated" && !stale && <p className="co-note">{words.listFailed(error.message)}</p>}
         {list?.length === 0 && <p className="co-note">{set.length > 0 ? words.noMatch : p.q ? words.nothingFound : words.noConversations}</p>}
-        <Group title={words.needsYou} open={open} sessions={waiting} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
-        <Group title={words.pinned} sessions={pinned} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
-        <Group title={words.running} sessions={running} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
-        <Group title={words.recent} sessions={rest} marks={p.marks} archive={p.archive} current={p.current} go={p.go} scroller={body} />
+        <Group title={words.needsYou} open={open} sessions={waiting} marks={p.marks} archive={p.archive} current={p.current} me={p.me} go={p.go} scroller={body} />
+        <Group title={words.pinned} sessions={pinned} marks={p.marks} archive={p.archive} current={p.current} me={p.me} go={p.go} scroller={body} />
+        <Group title={words.running} sessions={running} marks={p.marks} archive={p.archive} current={p.current} me={p.me} go={p.go} scroller={body} />
+        <Group title={words.recent} sessions={rest} marks={p.marks} archive={p.archive} current={p.current} me={p.me} go={p.go} scroller={body} />
         {more && (
           <button type="button" className="pl-link co-more" onClick={loadMore}>
             {words.showMore}
@@ -117,7 +129,7 @@ function FilterChip({ name, value, people, remove }: { name: FilterKey; value: s
 const windowed = 60;
 const rowHeight = 52;
 
-function Group(p: { title: string; sessions: Session[]; marks: Marks; archive: (s: Session, archived: boolean) => void; open?: Sessions["open"]; current: string | undefined; go: (path: string) => void; scroller: RefObject<HTMLDivElement | null> }) {
+function Group(p: { title: string; sessions: Session[]; marks: Marks; archive: (s: Session, archived: boolean) => void; open?: Sessions["open"]; current: string | undefined; me: string | undefined; go: (path: string) => void; scroller: RefObject<HTMLDivElement | null> }) {
   const { texts } = useLanguage();
   const head = useRef<HTMLHeadingElement>(null);
   const [start, setStart] = useState(0);
@@ -134,6 +146,7 @@ function Group(p: { title: string; sessions: Session[]; marks: Marks; archive: (
       current={p.current === pathOf(s.session_id)}
       unread={p.marks.unread(s)}
       pinned={p.marks.pinned(s.session_id)}
+      role={roleIn(s, p.me)}
       asked={s.open_prompts > 0 ? p.open?.find((o) => o.session.session_id === s.session_id)?.prompts : undefined}
       togglePin={p.marks.togglePin}
       archive={p.archive}
@@ -174,12 +187,13 @@ const SessionRow = memo(function SessionRow(p: {
   current: boolean;
   unread: boolean;
   pinned: boolean;
+  role: string | undefined;
   asked: Prompt[] | undefined;
   togglePin: (id: string) => void;
   archive: (s: Session, archived: boolean) => void;
   go: (path: string) => void;
 }) {
-  const words = useWords();
+  const { words, texts } = useLanguage();
   const s = p.session;
   const name = s.title || s.heading || words.newConversation;
   return (
@@ -189,15 +203,18 @@ const SessionRow = memo(function SessionRow(p: {
           {name}
           {p.unread && <span className="pl-hidden"> {words.unread}</span>}
         </span>
-        <time className="co-when" dateTime={s.updated_at}>
-          {p.when}
+        <time className="co-when" dateTime={s.updated_at} title={texts.moment(s.updated_at)}>
+          <span aria-hidden="true">{texts.agoShort(s.updated_at)}</span>
+          <span className="pl-hidden">{p.when}</span>
         </time>
-        <span className="co-about">{s.open_prompts > 0 ? <Question session={s} asked={p.asked} /> : <Status session={s} />}</span>
+        <span className="co-about">{s.open_prompts > 0 && p.role !== "viewer" ? <Question session={s} asked={p.asked} /> : <Status session={s} />}</span>
       </a>
       <span className="co-actions">
-        <button type="button" className="pl-mini" aria-label={(s.archived ? words.unarchiveOne : words.archiveOne)(name)} title={s.archived ? words.unarchive : words.archive} onClick={() => p.archive(s, !s.archived)}>
-          <Glyph name="archive" size={14} />
-        </button>
+        {isOwner(p.role) && (
+          <button type="button" className="pl-mini" aria-label={(s.archived ? words.unarchiveOne : words.archiveOne)(name)} title={s.archived ? words.unarchive : words.archive} onClick={() => p.archive(s, !s.archived)}>
+            <Glyph name="archive" size={14} />
+          </button>
+        )}
         <button type="button" className="pl-mini" aria-label={words.pin(name)} aria-pressed={p.pinned} onClick={() => p.togglePin(s.session_id)}>
           <Icon name="pin" size={14} />
         </button>
@@ -206,11 +223,14 @@ const SessionRow = memo(function SessionRow(p: {
   );
 });
 
+/** Reports whether a person may rename, archive and erase a conversation in which they have a role; without one the server decides. */
+export const isOwner = (role: string | undefined): boolean => role === undefined || role === "owner";
+
 /** Opens a link in this page, unless the person wants another tab. */
 export function follow(e: MouseEvent<HTMLAnchorElement>, go: (path: string) => void): void {
   if (e.metaKey || e.ctrlKey || e.shiftKey) return;
   e.preventDefault();
-  go(e.currentTarget.pathname);
+  go(e.currentTarget.pathname + e.currentTarget.hash);
 }
 
 /** The question of a session that waits, and the number of further ones. */
@@ -229,5 +249,6 @@ function Question({ session: s, asked }: { session: Session; asked: Prompt[] | u
 function Status({ session: s }: { session: Session }) {
   const words = useWords();
   if (s.status === "failed") return <span className="co-err">{words.failed}</span>;
-  return <span>{s.status === "running" ? words.working : s.status === "idle" ? (s.agent === "none" ? words.noAgent : s.agent) : (words.status[s.status] ?? s.status)}</span>;
+  const mark = s.forked_of ? `${words.branch} · ` : "";
+  return <span>{mark}{s.status === "running" ? words.working : s.status === "idle" ? (s.agent === "none" ? words.noAgent : s.agent) : (words.status[s.status] ?? s.status)}</span>;
 }

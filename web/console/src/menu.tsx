@@ -7,10 +7,11 @@ import { useWords } from "./locale.js";
 import { pathOf } from "./route.js";
 
 /** The menu of a conversation: rename, print, exports, developer mode, archive, erase. */
-export function SessionMenu({ client, session, changed, archive, erase, developer, toggleDeveloper }: { client: ParleyClient; session: Session; changed: () => void; archive: (s: Session, archived: boolean) => void; erase: (s: Session) => void; developer: boolean; toggleDeveloper: () => void }) {
+export function SessionMenu({ client, session, owner, changed, archive, erase, developer, toggleDeveloper }: { client: ParleyClient; session: Session; owner: boolean; changed: () => void; archive: (s: Session, archived: boolean) => void; erase: (s: Session) => void; developer: boolean; toggleDeveloper: () => void }) {
   const words = useWords();
   const rename = useRef<HTMLDialogElement>(null);
   const field = useRef<HTMLInputElement>(null);
+  const opener = useRef<HTMLElement>(null);
   const [title, setTitle] = useState("");
   const [fault, setFault] = useState<string>();
   const doing = (work: Promise<unknown>, then: () => void) => {
@@ -33,20 +34,22 @@ export function SessionMenu({ client, session, changed, archive, erase, develope
         }}
         onKeyDown={onMenuKey}
       >
-        <summary className="pl-iconbutton" aria-label={words.more}>
+        <summary ref={opener} className="pl-iconbutton" aria-label={words.more}>
           <Icon name="more" />
         </summary>
         <div className="pl-pop co-pop">
-          <button
-            type="button"
-            onClick={() => {
-              flushSync(() => setTitle(session.title || session.heading || ""));
-              rename.current?.showModal();
-              field.current?.select();
-            }}
-          >
-            {words.rename}
-          </button>
+          {owner && (
+            <button
+              type="button"
+              onClick={() => {
+                flushSync(() => setTitle(session.title || session.heading || ""));
+                rename.current?.showModal();
+                field.current?.select();
+              }}
+            >
+              {words.rename}
+            </button>
+          )}
           <a href={`${pathOf(session.session_id)}?print`} target="_blank" rel="noopener">
             {words.printView}
           </a>
@@ -68,15 +71,20 @@ export function SessionMenu({ client, session, changed, archive, erase, develope
           <button type="button" aria-pressed={developer} onClick={toggleDeveloper}>
             {developer ? words.developerOff : words.developerOn} <kbd>.</kbd>
           </button>
-          <button type="button" onClick={() => archive(session, !session.archived)}>
-            {session.archived ? words.unarchive : words.archive}
-          </button>
-          <button type="button" className="co-err" onClick={() => erase(session)}>
-            {words.erase}
-          </button>
+          {owner && (
+            <>
+              <button type="button" onClick={() => archive(session, !session.archived)}>
+                {session.archived ? words.unarchive : words.archive}
+              </button>
+              <button type="button" className="co-err" onClick={() => erase(session)}>
+                {words.erase}
+              </button>
+            </>
+          )}
         </div>
       </details>
-      <dialog ref={rename} className="co-dialog" aria-labelledby="rename-title">
+      {/* The menu, which has the button that opened the dialog, is closed: the focus cannot return to that. */}
+      <dialog ref={rename} className="co-dialog" aria-labelledby="rename-title" onClose={() => opener.current?.focus()}>
         <form onSubmit={save}>
           <h2 id="rename-title">{words.renameTitle}</h2>
           <input ref={field} className="pl-field" aria-label={words.title} value={title} onChange={(e) => setTitle(e.target.value)} />

@@ -64,7 +64,7 @@ export function Palette({ client, sessions, commands, go, close }: { client: Par
   useEffect(() => void list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [chosen, options.length]);
   return (
     <dialog ref={dialog} className="co-palette" aria-label={words.palette} onClose={close} onClick={(e) => e.target === e.currentTarget && e.currentTarget.close()}>
-      <div className="co-palette-field pl-ringed pl-ringed-inside">
+      <div className="co-palette-field pl-ringed">
         <Icon name="search" />
         <input
           className="pl-bare"

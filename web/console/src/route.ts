@@ -1,4 +1,5 @@
-import { useCallback, useEffect, useState } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
+import type { Prompt } from "@parley-hq/client";
 import { readFilter, searchOf, type Filter } from "./filter.js";
 
 /** The route: the inbox, a session or none, and the event that the inspector shows. */
@@ -8,6 +9,8 @@ export interface Route {
   /** No page has this address. */
   unknown: boolean;
   seq: number | undefined;
+  /** The event whose entry the conversation is opened at. */
+  at: number | undefined;
   /** The print view. */
   print: boolean;
   /** What narrows the list. It stays when another page is opened. */
@@ -17,11 +20,13 @@ export interface Route {
 /** The route of the address now. */
 export function read(): Route {
   const m = /^\/s\/([^/]+)$/.exec(location.pathname);
-  const seq = /^#seq=(\d+)$/.exec(location.hash);
-  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, unknown: !m && ![inboxPath, "/"].includes(location.pathname), seq: seq ? Number(seq[1]) : undefined, print: new URLSearchParams(location.search).has("print"), filter: readFilter(location.search) };
+  const [, kind, number] = /^#(seq|at)=(\d+)$/.exec(location.hash) ?? [];
+  return { inbox: location.pathname === inboxPath, session: m?.[1] ? decodeURIComponent(m[1]) : undefined, unknown: !m && ![inboxPath, "/"].includes(location.pathname), seq: kind === "seq" ? Number(number) : undefined, at: kind === "at" ? Number(number) : undefined, print: new URLSearchParams(location.search).has("print"), filter: readFilter(location.search) };
 }
 
 export const inboxPath = "/inbox";
+/** The address of a question in its conversation. */
+export const questionPath = (session: string, p: Prompt): string => `${pathOf(session)}#at=${p.sequence}`;
 export const pathOf = (session: string | undefined): string => (session ? `/s/${encodeURIComponent(session)}` : "/");
 
 export function useRoute(): [Route, (path: string) => void, (f: Filter) => void] {
@@ -37,7 +42,9 @@ export function useRoute(): [Route, (path: string) => void, (f: Filter) => void]
   }, []);
   const go = useCallback((path: string) => {
     const search = searchOf(readFilter(location.search));
-    if (path !== location.pathname || location.hash || location.search !== search) history.pushState(null, "", path + search);
+    const [page, hash] = path.split("#");
+    const to = page + search + (hash ? `#${hash}` : "");
+    if (to !== location.pathname + location.search + location.hash) history.pushState(null, "", to);
     set(read());
   }, []);
   const setFilter = useCallback((f: Filter) => {
@@ -45,6 +52,33 @@ export function useRoute(): [Route, (path: string) => void, (f: Filter) => void]
     set(read());
   }, []);
   return [route, go, setFilter];
+}
+
+const sheetNow = (): string | null => (history.state as { sheet?: string } | null)?.sheet ?? null;
+
+/** The panel that covers the page of a phone. It is an entry of the history, so that Back closes it. */
+export function useSheet<T extends string>(): [T | null, (name: T | null) => void] {
+  const [name, set] = useState(sheetNow);
+  const closing = useRef(false); // the history goes back
+  useEffect(() => {
+    const again = () => {
+      closing.current = false;
+      set(sheetNow());
+    };
+    addEventListener("popstate", again);
+    return () => removeEventListener("popstate", again);
+  }, []);
+  const change = useCallback((to: T | null) => {
+    if (closing.current) return;
+    const now = sheetNow();
+    if (to === null && now !== null) {
+      closing.current = true;
+      return history.back();
+    }
+    if (to !== null) history[now === null ? "pushState" : "replaceState"]({ sheet: to }, "");
+    set(to);
+  }, []);
+  return [name as T | null, change];
 }
 
 /** A setting that is stored in the browser. */

@@ -1,27 +1,26 @@
+import { lazy, Suspense, useState } from "react";
 import { Icon } from "@parley-hq/react";
 import { useWords } from "./locale.js";
+
+const Connect = lazy(() => import("./connect.js").then((m) => ({ default: m.Connect })));
 
 /** What the console is, and how to connect an agent; above the start view of the demo agent. */
 export function Welcome() {
   const words = useWords();
+  const [open, setOpen] = useState(false);
   return (
     <div className="co-welcome">
       <p className="co-welcome-what">{words.welcome}</p>
       <p>{words.welcomeNote}</p>
-      <details>
+      <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
         <summary>
           <Icon name="chevron" /> {words.connect}
         </summary>
-        <dl>
-          {words.connectWays.map(([what, how, code]) => (
-            <div key={what}>
-              <dt>{what}</dt>
-              <dd>
-                {how} <code dir="ltr">{code}</code>
-              </dd>
-            </div>
-          ))}
-        </dl>
+        {open && (
+          <Suspense>
+            <Connect />
+          </Suspense>
+        )}
       </details>
     </div>
   );

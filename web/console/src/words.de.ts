@@ -37,11 +37,12 @@ export const german: Words = {
     "/work": ["Drei Arbeitssträngen zugleich zusehen", "Jeder hat seine Aufgabe und seine Frist. Du kannst sie lenken oder beenden."],
   },
   connect: "Einen eigenen Agenten anschließen",
-  connectWays: [
-    ["Ein Sprachmodell", "Trage seine Adresse in parley.yaml ein und starte den Server neu. Dieser Befehl schreibt ein Beispiel:", "parley init"],
-    ["Ein Programm, das über HTTP antwortet", "Ein Endpunkt für OpenAI Chat, AG-UI, NeMo oder NDJSON ist ein Eintrag in derselben Datei:", "kind: openai-chat"],
-    ["Eigener Code", "Ein Worker in beliebiger Sprache verbindet sich mit dem Server und übernimmt die Turns eines Agentennamens:", "GET /parley/v1/agents/NAME/work"],
-  ],
+  connectWays: {
+    worker: ["Eigener Code", "Ein Worker verbindet sich mit diesem Server und übernimmt die Turns des Agenten „mine“, hier in Python. Ein Server mit Tokens braucht eines mit dem Recht agent in PARLEY_TOKEN."],
+    model: ["Ein Sprachmodell", "Der Endpunkt eines Modells ist ein Eintrag in der Datei der Agenten. Starte den Server neu, oder sende ihm SIGHUP."],
+    http: ["Ein Programm, das über HTTP antwortet", "Ein Endpunkt für OpenAI Chat, AG-UI, NeMo oder NDJSON ist ein Eintrag in derselben Datei."],
+    test: ["Eine erste Nachricht", "Der Agent „mine“ steht dann unten im Menü. Im Terminal:"],
+  },
 
   inbox: "Eingang",
   inboxHint: "Fragen deiner Agenten, die auf eine Antwort warten",
@@ -58,7 +59,7 @@ export const german: Words = {
   searchConversations: "Gespräche suchen",
   listFailed: (why) => `Die Liste konnte nicht geladen werden: ${why}`,
   listStale: "Offline. Diese Liste ist vielleicht nicht aktuell.",
-  nothingFound: "Kein Titel und keine Nachricht enthält das.",
+  nothingFound: "Kein Titel und keine erste Nachricht enthält das.",
   noConversations: "Noch keine Gespräche. Schreib eine Nachricht, um eines zu beginnen.",
   needsYou: "Wartet auf dich",
   pinned: "Angeheftet",
@@ -71,7 +72,7 @@ export const german: Words = {
   failed: "gescheitert",
   working: "arbeitet",
   noAgent: "ohne Agent",
-  status: { completed: "abgeschlossen" },
+  status: { completed: "abgeschlossen", waiting: "wartet auf eine Antwort" },
 
   filter: "Filter",
   any: "Alle",
@@ -99,6 +100,7 @@ export const german: Words = {
   developerOn: "Entwicklermodus",
   developerOff: "Entwicklermodus verlassen",
   noPage: "Unter dieser Adresse gibt es keine Seite.",
+  noPageHint: "Vielleicht ist der Link unvollständig.",
   erase: "Löschen",
   archive: "Archivieren",
   unarchive: "Aus dem Archiv zurückholen",
@@ -111,6 +113,7 @@ export const german: Words = {
   undo: "Rückgängig",
   cancel: "Abbrechen",
 
+  branch: "Zweig",
   branches: "Zweige",
   previousBranch: "Voriger Zweig",
   nextBranch: "Nächster Zweig",

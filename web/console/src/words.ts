@@ -41,11 +41,12 @@ export const english = {
     "/work": ["Watch three workstreams in parallel", "Each has its own task and deadline. You can steer or end them."],
   } as Record<string, [string, string]>,
   connect: "Connect an agent of your own",
-  connectWays: [
-    ["A language model", "Write its address into parley.yaml and start the server again. This command writes an example:", "parley init"],
-    ["A program that answers over HTTP", "An endpoint of OpenAI chat, AG-UI, NeMo or NDJSON is an entry in the same file:", "kind: openai-chat"],
-    ["Your own code", "A worker in any language connects to the server and takes the turns of an agent name:", "GET /parley/v1/agents/NAME/work"],
-  ] as [string, string, string][],
+  connectWays: {
+    worker: ["Your own code", "A worker connects to this server and takes the turns of the agent “mine”, here in Python. A server with tokens needs one with the scope agent in PARLEY_TOKEN."],
+    model: ["A language model", "An endpoint of a model is an entry in the file of agents. Start the server again, or send it SIGHUP."],
+    http: ["A program that answers over HTTP", "An endpoint of OpenAI chat, AG-UI, NeMo or NDJSON is an entry in the same file."],
+    test: ["A first message", "The agent “mine” is then in the menu below. From a terminal:"],
+  } as Record<"worker" | "model" | "http" | "test", [string, string]>,
 
   // The inbox.
   inbox: "Inbox",
@@ -64,7 +65,7 @@ export const english = {
   searchConversations: "Search conversations",
   listFailed: (why: string) => `The list cannot be loaded: ${why}`,
   listStale: "Offline. This list may be out of date.",
-  nothingFound: "No title or message contains this.",
+  nothingFound: "No title or first message contains this.",
   noConversations: "No conversations yet. Write a message to begin one.",
   needsYou: "Needs you",
   pinned: "Pinned",
@@ -77,7 +78,7 @@ export const english = {
   failed: "failed",
   working: "working",
   noAgent: "no agent",
-  status: { completed: "completed" } as Record<string, string>,
+  status: { completed: "completed", waiting: "waits for an answer" } as Record<string, string>,
 
   // The filters of the list.
   filter: "Filter",
@@ -107,6 +108,7 @@ export const english = {
   developerOn: "Developer mode",
   developerOff: "Leave developer mode",
   noPage: "There is no page at this address.",
+  noPageHint: "The link may be incomplete.",
   erase: "Erase",
   archive: "Archive",
   unarchive: "Bring back from the archive",
@@ -120,6 +122,7 @@ export const english = {
   cancel: "Cancel",
 
   // Branches of a conversation.
+  branch: "Branch",
   branches: "Branches",
   previousBranch: "Previous branch",
   nextBranch: "Next branch",

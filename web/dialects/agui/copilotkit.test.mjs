@@ -75,7 +75,11 @@ test("a question whose deadline has passed does not lock the thread", async () =
   await say("/ask radio timeout=0.5");
   const [{ id }] = agent.pendingInterrupts;
   await until(async () => (await api(server, `/sessions/${agent.threadId}/snapshot`)).state.prompts?.length !== 1, "the deadline");
+  const told = [];
+  agent.subscribe({ onCustomEvent: ({ event }) => void told.push(event) });
   await agent.runAgent({ resume: [{ interruptId: id, status: "resolved", payload: { value: "sms" } }] });
+  assert.deepEqual(told.map((e) => [e.name, e.value.how, e.value.message]), [["parley.answered", "expired", "The deadline of the question has passed, so your answer does not count."]]);
+  assert.deepEqual(agent.pendingInterrupts, []);
   assert.equal(answers(agent.messages).at(-1), "No answer in time.");
   await say("hello");
   assert.equal(answers(agent.messages).at(-1), "You said: hello");
@@ -140,6 +144,7 @@ test("the threads of an agent are listed", async () => {
   const list = await (await fetch(`${server.url}/api/copilotkit/threads?agentId=demo&limit=100`)).json();
   const one = list.threads.find((t) => t.id === agent.threadId);
   assert.equal(one.agentId, "demo");
+  assert.equal(one.name, "hello");
   const { messages } = await (await fetch(`${server.url}/api/copilotkit/threads/${agent.threadId}/messages`)).json();
   assert.deepEqual(messages.map((m) => [m.role, m.content]), [["user", "hello"], ["assistant", "You said: hello"]]);
 });

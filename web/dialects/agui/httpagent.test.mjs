@@ -154,6 +154,27 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
     await proxy.stop();
   });
 
+  test(`${version}: an answer that is sent again after its connection broke`, async () => {
+    let cut, broken;
+    const proxy = await startProxy(server.url, () => cut);
+    try {
+      for (let at = 400; at < 1600; at += 67) {
+        cut = undefined;
+        const { agent, say } = open(HttpAgent, { base: proxy.url });
+        await say("/approve deploy {}");
+        const resume = agent.pendingInterrupts.map((i) => ({ interruptId: i.id, status: "resolved", payload: { approved: true } }));
+        cut = at;
+        // The client has the interrupt until a run ends, and refuses runs that do not answer it.
+        await say("", { resume }).catch(() => ((cut = undefined), (broken = true), say("", { resume })));
+        assert.deepEqual(answers(agent.messages), ["deploy gave {}"], `cut at ${at}`);
+        assert.deepEqual(agent.messages.flatMap((m) => m.toolCalls ?? []).map((c) => c.function.arguments), ["{}"]);
+      }
+      assert.ok(broken);
+    } finally {
+      await proxy.stop();
+    }
+  });
+
   test(`${version}: a server that shuts down or is killed is an error, never a short answer`, async () => {
     for (const end of ["stop", "kill"]) {
       const own = await startServer();

@@ -9,10 +9,10 @@ before(async () => (server = await startServer()));
 after(() => server.stop());
 
 function open(options = {}) {
-  const { base = server.url, reconnect, ...rest } = options;
+  const { base = server.url, reconnect, fetchClient, ...rest } = options;
   const errors = [];
   const client = new ChatClient({
-    connection: fetchServerSentEvents(`${base}/ag-ui/demo`, { reconnect: { maxAttempts: 50, delayMs: 5, ...reconnect } }),
+    connection: fetchServerSentEvents(`${base}/ag-ui/demo`, { fetchClient, reconnect: { maxAttempts: 50, delayMs: 5, ...reconnect } }),
     threadId: uuid(),
     onError: (e) => errors.push(e),
     ...rest,
@@ -144,6 +144,44 @@ for (const [say, payload, want] of [
     assert.deepEqual(client.getInterrupts(), []);
   });
 }
+
+for (const [say, payload] of [
+  ["/ask radio timeout=0.5", { value: "sms" }],
+  ["/approve deploy {} timeout=0.5", { approved: true }],
+]) {
+  test(`the deadline has passed: ${say}`, async () => {
+    const told = [];
+    const { client, errors } = open({ onCustomEvent: (name, value) => told.push([name, value.how, value.message]) });
+    await client.sendMessage(say);
+    const [one] = client.getInterrupts();
+    await until(async () => (await api(server, `/sessions/${client.threadId}/snapshot`)).state.prompts?.length !== 1, "the deadline");
+    one.resolveInterrupt(payload);
+    await until(() => lastText(client) === "No answer in time." && !client.getIsLoading(), () => `the rest of the turn, not ${JSON.stringify(client.getMessages())} ${errors}`);
+    assert.deepEqual(told, [["parley.answered", "expired", "The deadline of the question has passed, so your answer does not count."]]);
+    assert.deepEqual(client.getInterrupts(), []);
+    await client.sendMessage("hello");
+    assert.equal(lastText(client), "You said: hello");
+    assert.deepEqual(errors, []);
+  });
+}
+
+test("a question of a run that was asked for again", async () => {
+  let cut = true; // the first response breaks off before its first frame
+  const fetchClient = async (url, init) => {
+    const res = await fetch(url, init);
+    if (!cut) return res;
+    cut = false;
+    await res.body.cancel();
+    return new Response(new ReadableStream({ start: (c) => c.error(new TypeError("cut")) }), { headers: res.headers });
+  };
+  const { client, errors } = open({ fetchClient });
+  await client.sendMessage("/ask radio");
+  assert.equal(errors.length, 1);
+  await client.reload();
+  const [one] = client.getInterrupts();
+  one.resolveInterrupt({ value: "sms" });
+  await until(() => client.getMessages().some((m) => text(m) === "You answered: sms"), "the answer");
+});
 
 test("a reloaded page has the open question and answers it", async () => {
   const threadId = uuid();

@@ -1,9 +1,11 @@
-// Fails when the component, as a page with React would load it, is over its budget.
+// Fails when the component, as a page with React would load it, or the element in one file is over its budget.
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build, defaultClientConditions } from "vite";
+import { inOneFile } from "./standalone.mjs";
 
 const budget = 60_000;
+const oneFileBudget = 290_000;
 const result = await build({
   configFile: false,
   logLevel: "error",
@@ -37,3 +39,9 @@ const bytes = gz([...first]);
 console.log(`<Conversation> without React: ${bytes} bytes gzip, budget ${budget}; loaded when needed: ${gz([...chunks.values()].filter((c) => !first.has(c)))}`);
 if ([...first].some((c) => c.moduleIds.some((id) => /node_modules\/(vega|katex)/.test(id)))) throw new Error("a large library is loaded at once");
 if (bytes > budget) throw new Error("over the budget");
+
+const [{ output: whole }] = await inOneFile(false);
+const oneFile = gz(whole);
+console.log(`<parley-conversation> in one file, with React: ${oneFile} bytes gzip, budget ${oneFileBudget}`);
+if (whole.length > 1) throw new Error("it is not one file");
+if (oneFile > oneFileBudget) throw new Error("over the budget");

@@ -1,6 +1,7 @@
 export { Conversation } from "./conversation/conversation.js";
 export { headingOf as titleOf } from "@parley-hq/client";
-export type { ConversationHandle, ConversationProps, Starter } from "./conversation/props.js";
+export type { BranchPoint, ConversationHandle, ConversationProps, Starter } from "./conversation/props.js";
+export { roleIn } from "./shared/context.js";
 export type { Mode, Renderers } from "./shared/context.js";
 export { questionOf } from "./prompts/prompt.js";
 export type { PanelName } from "./conversation/panel.js";

@@ -49,7 +49,7 @@ test("chart formats of agents are read", () => {
 test("times and sizes are formatted", () => {
   expect([clock(59.2), clock(60), clock(3725), clock(-1)]).toEqual(["1:00", "1:00", "1:02 h", "0:00"]);
   expect([took(12), took(1400), took(61_000)]).toEqual(["12 ms", "1.4 s", "1 min 1 s"]);
-  expect([bytes(999), bytes(1000), bytes(999_600), bytes(12_345_678)]).toEqual(["999 B", "1.0 kB", "1.0 MB", "12 MB"]);
+  expect([bytes(999), bytes(1000), bytes(999_600), bytes(12_345_678)]).toEqual(["999\u00a0B", "1.0\u00a0kB", "1.0\u00a0MB", "12\u00a0MB"]);
 });
 
 test("Markdown becomes one line of plain text", () => {

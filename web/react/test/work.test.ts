@@ -40,8 +40,8 @@ function shape(v: unknown, path = ""): string[] {
 
 test("both languages have the same entries", () => {
   expect(shape(german).sort()).toEqual(shape(english).sort());
-  expect(german.bytes(1500)).toBe("1,5 kB");
-  expect(english.bytes(1500)).toBe("1.5 kB");
+  expect(german.bytes(1500)).toBe("1,5\u00a0kB");
+  expect(english.bytes(1500)).toBe("1.5\u00a0kB");
   expect(german.questionsWaiting(1)).toBe("1 Frage wartet");
   expect(german.tools(2)).toBe("2 Werkzeugaufrufe");
   expect(["high", "Critical", "unknown"].map(german.risk)).toEqual(["Risiko: hoch", "Risiko: kritisch", "Risiko: unknown"]);

@@ -11,10 +11,11 @@ let count = 0;
 const chatID = () => `chat ${++count}/ü`;
 
 /** Counts the requests that a transport sends. */
-function counting(version) {
+function counting(version, body) {
   const posts = [];
   const transport = new versions[version].DefaultChatTransport({
     api: version === 5 ? `${server.api}?sdk=5` : server.api,
+    body,
     fetch: (url, init) => {
       if (init?.method === "POST") posts.push(JSON.parse(init.body));
       return fetch(url, init);
@@ -114,6 +115,27 @@ for (const version of [5, 6, 7]) {
       else if (version !== 5) assert.equal(end.state, "output-denied");
       assert.deepEqual(await prompts(server, sessionOf(chat)), []);
       await list(chat.id, version);
+    }
+  });
+
+  test(`version ${version}: an approval beside a call that runs and a tool of the page`, async () => {
+    for (const text of ['/tools a {"x":1}; b? {"y":2}', '/tools clip {"x":1}; b? {"y":2}']) {
+      const { posts, transport } = counting(version, { tools: { clip: { parameters: { type: "object" } } } });
+      const add = (call) => (chat.addToolOutput ?? chat.addToolResult).call(chat, { tool: call.toolName, toolCallId: call.toolCallId, output: "clipped" });
+      const chat = newChat(version, {
+        id: chatID(), transport,
+        sendAutomaticallyWhen: (o) => ai.lastAssistantMessageIsCompleteWithApprovalResponses?.(o) || ai.lastAssistantMessageIsCompleteWithToolCalls(o),
+        onToolCall: ({ toolCall }) => void (toolCall.toolName === "clip" && add(toolCall)),
+      });
+      await chat.sendMessage({ text });
+      assert.deepEqual(chat.errors, []);
+      assert.equal(posts.length, 1);
+      const part = tools(chat.messages.at(-1)).find((p) => (version === 5 ? p.type === "tool-approve_call" : p.approval));
+      if (version === 5) await chat.addToolResult({ tool: "approve_call", toolCallId: part.toolCallId, output: { approved: true } });
+      else await chat.addToolApprovalResponse({ id: part.approval.id, approved: true });
+      await until(() => chat.status === "ready" && /b gave {"y":2}/.test(lastText(chat)), () => JSON.stringify(chat.messages));
+      assert.deepEqual(chat.errors, []);
+      assert.equal(posts.length, 2);
     }
   });
 

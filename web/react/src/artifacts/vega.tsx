@@ -1,13 +1,12 @@
 import { useEffect, useRef, useState } from "react";
-import { parse, View, type Loader, type Spec as VegaSpec } from "vega";
-import { expressionInterpreter } from "vega-interpreter";
-import { compile, type TopLevelSpec } from "vega-lite";
+import type { Loader, Spec as VegaSpec, View } from "vega";
+import type { TopLevelSpec } from "vega-lite";
 import { useShared } from "../shared/context.js";
 import type { Spec } from "./spec.js";
 
 /*
  * A specification is untrusted code of an agent. Its expressions are interpreted, never compiled to JavaScript, and loading
- * is refused. This module is loaded when the first such chart is rendered.
+ * is refused.
  */
 
 const refuse = () => Promise.reject(new Error("a chart may not load anything"));
@@ -29,19 +28,24 @@ export function SpecChart({ spec, title }: { spec: Spec; title: string }) {
     const el = box.current;
     if (!el) return;
     let view: View | undefined;
-    try {
+    let here = true;
+    const draw = async () => {
+      const { compile, expressionInterpreter, parse, View: Drawing } = await import("./vegalib.js");
+      if (!here) return;
       const single = "mark" in spec || "layer" in spec;
       const fitted = single ? { height: 240, ...spec, width: Math.max(160, el.clientWidth - 8), autosize: { type: "fit", contains: "padding" } } : spec;
       const vega = compile({ description: title || texts.chart, ...fitted, background: "transparent" } as unknown as TopLevelSpec, { config: config(el), logger: quiet }).spec as VegaSpec;
-      view = new View(parse(vega, undefined, { ast: true } as object), { expr: expressionInterpreter as never, loader: nothing, renderer: "svg", hover: false, logLevel: 0 }).initialize(el);
-      view.runAsync().then(
-        () => setFault(undefined),
-        (err: unknown) => setFault(String(err)),
-      );
-    } catch (err) {
-      setFault(err instanceof Error ? err.message : String(err));
-    }
-    return () => void view?.finalize();
+      view = new Drawing(parse(vega, undefined, { ast: true } as object), { expr: expressionInterpreter as never, loader: nothing, renderer: "svg", hover: false, logLevel: 0 }).initialize(el);
+      await view.runAsync();
+    };
+    draw().then(
+      () => here && setFault(undefined),
+      (err: unknown) => here && setFault(err instanceof Error ? err.message : String(err)),
+    );
+    return () => {
+      here = false;
+      view?.finalize();
+    };
   }, [spec, look, title, texts]);
   return (
     <figure className="pl-chart pl-spec">

@@ -14,7 +14,7 @@ const pace = 2000;
 
 export function Announcer() {
   const shared = useShared();
-  const { store, texts } = shared;
+  const { store, texts, mode } = shared;
   const [lines, setLines] = useState<{ key: number; text: string }[]>([]);
   const alert = useRef<HTMLDivElement>(null);
   const alerts = useRef<string[]>([]);
@@ -80,6 +80,7 @@ export function Announcer() {
       const was = marks.current.get(p.request_id) ?? 0;
       if (stage <= was) continue;
       marks.current.set(p.request_id, stage);
+      if (mode === "read-only") continue;
       if (was === 0) setAlert(texts.sayAsked(questionOf(p, texts)));
       else setAlert(stage === 3 ? texts.sayTwenty : texts.saySixty);
     }

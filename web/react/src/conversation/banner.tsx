@@ -35,12 +35,12 @@ export function Banner() {
 
 /** The status of the session and the connection: a dot and a word. */
 export function StatusDot() {
-  const { store, texts } = useShared();
+  const { store, texts, mode } = useShared();
   const c = useConnection(store);
   const status = useView(store)?.status;
   const [kind, word] =
     c.state !== "live" ? ["off", c.state === "catching up" ? texts.catchingUp(0) : texts.connecting]
-    : status === "waiting" ? ["waiting", texts.waiting]
+    : status === "waiting" ? (mode === "read-only" ? ["idle", texts.waitsForAnswer] : ["waiting", texts.waiting])
     : status === "running" ? ["live", texts.working]
     : status === "failed" ? ["failed", texts.failedStatus]
     : ["idle", status === "completed" ? texts.completed : texts.idle];

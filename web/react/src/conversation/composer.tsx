@@ -1,5 +1,5 @@
 import { memo, useEffect, useImperativeHandle, useRef, useState, type ReactNode, type Ref } from "react";
-import type { ParleyClient, Part } from "@parley-hq/client";
+import { ParleyError, type ParleyClient, type Part } from "@parley-hq/client";
 import { useUploads, type UploadRules } from "../files/uploads.js";
 import type { Texts } from "../i18n/texts.js";
 import { Icon } from "../shared/icons.js";
@@ -7,7 +7,7 @@ import { Icon } from "../shared/icons.js";
 export interface ComposerHandle {
   focus: () => void;
   set: (text: string) => void;
-  /** Puts a message before what is written already. */
+  /** Puts a message before what is written already, and focuses the input. */
   edit: (text: string, files: Part[]) => void;
   /** Makes what is written the draft of a session; it returns whether the input has the focus. */
   moveTo: (key: string) => boolean;
@@ -19,8 +19,11 @@ export const Composer = memo(function Composer(p: {
   client: ParleyClient;
   texts: Texts;
   placeholder: string;
+  /** Something runs that can be stopped. */
   running: boolean;
   stopping: boolean;
+  /** A message waits for the end of the running turn. */
+  queues: boolean;
   draftKey: string;
   uploads: UploadRules | false;
   autoFocus: boolean;
@@ -42,12 +45,20 @@ export const Composer = memo(function Composer(p: {
   const { texts } = p;
   const [text, setText] = useState(() => readDraft(p.draftKey));
   const [over, setOver] = useState(false);
-  const [fault, setFault] = useState<string>();
+  const [fault, setFault] = useState<{ message: string; offline: boolean }>();
   useEffect(() => {
-    const clear = () => setFault(undefined); // what failed offline
-    addEventListener("online", clear);
-    return () => removeEventListener("online", clear);
-  }, []);
+    if (!fault?.offline) return;
+    // It is true until the server answers again.
+    let here = true;
+    const look = () => void p.client.agents().then(() => here && setFault(undefined), () => {});
+    const timer = setInterval(look, 2000);
+    addEventListener("online", look);
+    return () => {
+      here = false;
+      clearInterval(timer);
+      removeEventListener("online", look);
+    };
+  }, [fault, p.client]);
   const [sending, setSending] = useState(false);
   const [escape, setEscape] = useState(false);
   const typed = useRef(text); // as of now: a new session takes it before the next render
@@ -62,7 +73,7 @@ export const Composer = memo(function Composer(p: {
       focus: () => area.current?.focus(),
       set: setText,
       edit: (message, files) => {
-        setText((now) => (now.trim() ? `${message}\n${now}` : message));
+        setText((now) => (now.trim() && message ? `${message}\n${now}` : message || now));
         up.keep(files);
         area.current?.focus();
       },
@@ -88,13 +99,14 @@ export const Composer = memo(function Composer(p: {
     return () => clearTimeout(t);
   }, [escape]);
 
+  const problem = fault?.message ?? up.fault;
   const ready = !p.busy && !sending && !up.busy && (text.trim() !== "" || up.kept || up.files.some((f) => f.part) || p.attached.length > 0);
   const clear = () => {
     setText((typed.current = ""));
     writeDraft(p.draftKey, "");
     up.clear();
   };
-  const failed = (err: unknown) => setFault(err instanceof Error ? err.message : String(err));
+  const failed = (err: unknown) => setFault({ message: err instanceof Error ? err.message : String(err), offline: err instanceof ParleyError && err.code === "unavailable" });
   const send = () => {
     if (!ready) return;
     const sent = text;
@@ -127,7 +139,8 @@ export const Composer = memo(function Composer(p: {
     // On a touch keyboard only Enter inserts a new line.
     if (matchMedia("(pointer: coarse)").matches && !e.ctrlKey && !e.metaKey) return;
     e.preventDefault();
-    send();
+    // A key that is held down may come from an answered prompt.
+    if (!e.repeat) send();
   };
   const drop = p.uploads === false ? {} : {
     onDragOver: (e: React.DragEvent) => {
@@ -207,7 +220,10 @@ export const Composer = memo(function Composer(p: {
             placeholder={over ? texts.dropHere : p.placeholder}
             value={text}
             readOnly={sending}
-            onChange={(e) => setText(e.target.value)}
+            onChange={(e) => {
+              setText(e.target.value);
+              setFault(undefined);
+            }}
             onKeyDown={onKeyDown}
             onCompositionStart={() => (composing.current = true)}
             // Some browsers send the Enter that ends a composition after its end.
@@ -235,7 +251,7 @@ export const Composer = memo(function Composer(p: {
             </>
           )}
           <span className="pl-grow pl-hint" role="status">
-            {escape ? texts.stopAgain : p.running && text.trim() ? texts.runsNow : ""}
+            {escape ? texts.stopAgain : p.queues && text.trim() ? texts.runsNow : ""}
           </span>
           {p.end}
           {p.running && (
@@ -244,15 +260,15 @@ export const Composer = memo(function Composer(p: {
             </button>
           )}
           {(!p.running || ready) && (
-            <button type="submit" className="pl-primary pl-send" disabled={!ready} aria-label={p.running ? texts.queue : (p.sendText ?? texts.send)} title={p.running ? texts.queue : undefined}>
+            <button type="submit" className="pl-primary pl-send" disabled={!ready} aria-label={p.queues ? texts.queue : (p.sendText ?? texts.send)} title={p.queues ? texts.queue : undefined}>
               {p.sendText ? <span>{p.sendText}</span> : <Icon name="up" />}
             </button>
           )}
         </div>
       </form>
-      {(fault ?? up.fault) && (
+      {problem && (
         <p className="pl-fault" role="alert">
-          <Icon name="warn" size={14} /> {fault ?? up.fault}
+          <Icon name="warn" size={14} /> {problem}
         </p>
       )}
     </div>

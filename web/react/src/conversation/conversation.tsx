@@ -59,7 +59,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
   const composes = !p.hideComposer && (p.mode ?? "interactive") === "interactive";
   const edit = useCallback((text: string, files: Part[]) => composer.current?.edit(text, files), []);
   const empty = p.slots?.empty ?? <Empty texts={texts} intro={p.intro} agent={p.agent ?? ""} about={p.about ?? ""} starters={p.starters ?? []} onStart={(t) => void send(t)} can={(p.mode ?? "interactive") === "interactive"} />;
-  const composerFor = (running: boolean, stopping: boolean, agent: string, stop: () => void) =>
+  const composerFor = (running: boolean, stopping: boolean, queues: boolean, agent: string, stop: () => void) =>
     !composes ? null : (
       <Composer
         handle={composer}
@@ -68,6 +68,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
         placeholder={p.placeholder ?? texts.placeholder(agent)}
         running={running}
         stopping={stopping}
+        queues={queues}
         draftKey={id ?? "new"}
         uploads={p.uploads ?? defaultUploads}
         autoFocus={(p.autoFocus ?? false) || focused.current}
@@ -93,7 +94,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
     ref,
     () => ({
       send,
-      stop: async () => inner.current?.store.stop(),
+      stop: async () => inner.current?.store.stop({ workstreams: true }),
       answer: async (request, answer) => inner.current?.answer(request, answer),
       steer: async (workstream, text, command = "add_instruction") => {
         const s = inner.current?.store;
@@ -127,7 +128,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
           <div className="pl-main">
             {!p.hideHeader && (p.slots?.header ?? <header className="pl-header"><h2>{p.title}</h2></header>)}
             <div className="pl-entries">{id ? null : empty}</div>
-            <div className="pl-below">{composerFor(false, false, p.agent ?? "", () => {})}</div>
+            <div className="pl-below">{composerFor(false, false, false, p.agent ?? "", () => {})}</div>
           </div>
         </div>
       )}

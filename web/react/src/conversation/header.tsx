@@ -4,12 +4,13 @@ import { Icon } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
 import { StatusDot } from "./banner.js";
 import type { ConversationProps } from "./props.js";
-import { TokenMeter } from "./tokens.js";
 
 const People = lazyPart(() => import("./people.js").then((m) => m.People), null);
+const PanelButton = lazyPart(() => import("./panelstrip.js").then((m) => m.PanelButton), null);
+const TokenMeter = lazyPart(() => import("./tokens.js").then((m) => m.TokenMeter), null);
 
 /** The header: title, agent, status, people, tokens and actions. */
-export function Header({ props: p, searching, setSearching }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void }) {
+export function Header({ props: p, searching, setSearching, panel, open }: { props: ConversationProps; searching: boolean; setSearching: (on: boolean) => void; panel: boolean; open: () => void }) {
   const { store, texts } = useShared();
   const record = useRecord(store);
   const name = record?.title || record?.heading || texts.transcript;
@@ -25,6 +26,7 @@ export function Header({ props: p, searching, setSearching }: { props: Conversat
       <button type="button" className="pl-iconbutton" aria-label={texts.search} title={texts.search} aria-expanded={searching} onClick={() => setSearching(!searching)}>
         <Icon name="search" />
       </button>
+      {p.panel === undefined && <PanelButton panels={p.panels} panel={panel} open={open} />}
       {p.slots?.headerEnd}
       {p.onReset && (
         <button type="button" className="pl-mini" onClick={p.onReset}>

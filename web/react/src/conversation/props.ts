@@ -8,6 +8,12 @@ import type { PanelName } from "./panel.js";
 /** A suggested first message. With a label people see it, and what will happen, instead of the text. */
 export type Starter = string | { text: string; label: string; about?: string };
 
+/** A place where other branches of a conversation begin. */
+export interface BranchPoint {
+  after: number;
+  content: ReactNode;
+}
+
 export interface ConversationProps {
   client: ParleyClient;
   /** The session to show. Without one, `start` begins it with the first message. */
@@ -21,7 +27,7 @@ export interface ConversationProps {
   mode?: Mode;
   /** The panels that people can open. The inspector is for developers and is one of them only if it is true. */
   panels?: { plan?: boolean; workstreams?: boolean; files?: boolean; inspector?: boolean };
-  /** The open panel; without it the component manages it. "auto" shows work or plan when there is some. */
+  /** The open panel; without it the component manages it. "auto" shows the work, the plan or the files, whichever there is. */
   panel?: PanelName | "auto" | null;
   onPanel?: (p: PanelName | null) => void;
   /** The event that the inspector shows. */
@@ -42,6 +48,8 @@ export interface ConversationProps {
   onSent?: (text: string, parts: Part[]) => void;
   /** Creates a copy of the conversation in which a message is sent in place of the one at a sequence. With it people can edit messages and have them answered again. */
   onBranch?: (seq: number, text: string, files: Part[]) => Promise<void>;
+  /** What is shown at the first message after a sequence, such as links to other branches that begin there. */
+  branches?: readonly BranchPoint[];
   title?: ReactNode;
   placeholder?: string;
   /** Suggested first messages, at most six. */

@@ -1,7 +1,9 @@
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState, type KeyboardEvent } from "react";
 import type { Hit } from "@parley-hq/client";
 import { itemAt } from "../entries/itemat.js";
+import { plain } from "../i18n/formats.js";
 import { useShared } from "../shared/context.js";
+import { focused } from "../shared/focus.js";
 import { Icon } from "../shared/icons.js";
 
 /** Searches the whole conversation with the server's index: the browser's search finds only mounted rows. */
@@ -39,27 +41,48 @@ export function SearchBar({ close }: { close: () => void }) {
       (err: unknown) => setFault(err instanceof Error ? err.message : String(err)),
     );
   };
-  const go = async (seq: number) => {
-    const id = await itemAt(store, seq);
+  const go = async (h: Hit) => {
+    const at = await itemAt(store, h.sequence);
+    const call = callOf(h);
+    const id = call && store.getItem(call) ? call : at;
     if (id) scrollTo(id);
   };
+  // A call and its result are one row of the list.
+  const shown = hits?.filter((h, i) => !h.call_id || hits.findIndex((o) => callOf(o) === callOf(h)) === i);
+  const box = useRef<HTMLElement>(null);
+  const [opener] = useState(focused);
+  const shut = () => {
+    close();
+    opener?.focus();
+  };
+  const onKeyDown = (e: KeyboardEvent) => {
+    const stops = [...(box.current?.querySelectorAll<HTMLElement>("input, ul button") ?? [])];
+    const at = stops.indexOf(e.target as HTMLElement);
+    const to = { ArrowDown: at + 1, ArrowUp: at - 1 }[e.key];
+    if (e.nativeEvent.isComposing || (at < 0 && e.key !== "Escape")) return;
+    if (e.key === "Escape") shut();
+    else if (e.key === "Enter" && at === 0 && shown?.[0]) void go(shown[0]);
+    else if (to !== undefined) stops[(to + stops.length) % stops.length]?.focus();
+    else return;
+    e.preventDefault();
+  };
   return (
-    <search className="pl-search" onKeyDown={(e) => e.key === "Escape" && close()}>
-      <div className="pl-search-bar pl-ringed pl-ringed-inside">
+    <search ref={box} className="pl-search" onKeyDown={onKeyDown}>
+      <div className="pl-search-bar pl-ringed">
         <Icon name="search" size={14} />
-        <input className="pl-bare" type="search" autoFocus aria-label={texts.search} placeholder={texts.search} value={q} onChange={(e) => setQ(e.target.value)} />
-        <button type="button" className="pl-iconbutton" aria-label={texts.close} onClick={close}>
+        <input className="pl-bare" role="searchbox" enterKeyHint="search" autoFocus aria-label={texts.search} placeholder={texts.search} value={q} onChange={(e) => setQ(e.target.value)} />
+        <button type="button" className="pl-iconbutton" aria-label={texts.close} onClick={shut}>
           <Icon name="cross" />
         </button>
       </div>
       {fault && <p className="pl-fault">{fault}</p>}
-      {hits && (
-        <ul aria-label={texts.found(hits.length)}>
-          {hits.length === 0 && <li className="pl-muted">{texts.found(0)}</li>}
-          {hits.map((h) => (
+      {shown && (
+        <ul aria-label={texts.found(shown.length)}>
+          {shown.length === 0 && <li className="pl-muted">{texts.found(0)}</li>}
+          {shown.map((h) => (
             <li key={h.sequence}>
-              <button type="button" onClick={() => void go(h.sequence)}>
-                <span dir="auto">{h.snippet}</span>
+              <button type="button" onClick={() => void go(h)}>
+                <span dir="auto">{plain(h.snippet)}</span>
                 <span className="pl-muted pl-small">
                   #{h.sequence} · {texts.moment(h.timestamp)}
                 </span>
@@ -78,3 +101,6 @@ export function SearchBar({ close }: { close: () => void }) {
     </search>
   );
 }
+
+/** The id of the item of a tool call. */
+const callOf = (h: Hit): string | undefined => h.call_id && `c-${h.turn_id ? `${h.turn_id}.` : ""}${h.call_id}`;

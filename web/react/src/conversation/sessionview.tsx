@@ -1,10 +1,11 @@
 import { useCallback, useEffect, useImperativeHandle, useMemo, useRef, useState, type ReactNode, type Ref } from "react";
 import type { Answer, Event, Prompt, SessionStore } from "@parley-hq/client";
 import { ArtifactCard } from "../entries/entry.js";
+import { itemAt } from "../entries/itemat.js";
 import { EntryList, type EntryListHandle } from "../entries/list.js";
 import type { Texts } from "../i18n/texts.js";
 import { ApprovalForm, InputForm, PermissionForm } from "../prompts/prompt.js";
-import { InView, workstreamName, SharedProvider, type Renderers, type Shared } from "../shared/context.js";
+import { InView, roleIn, waitsForMessage, workstreamName, SharedProvider, type Renderers, type Shared } from "../shared/context.js";
 import { useConnection, usePlan, usePrompts, useRecord, useView, useWorkstreams } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
@@ -14,10 +15,11 @@ import { Header } from "./header.js";
 import type { PanelName } from "./panel.js";
 import type { ConversationProps } from "./props.js";
 import { Loading, OpenError } from "./start.js";
-import { PanelStrip, PromptStrip } from "./strips.js";
 
 const Announcer = lazyPart(() => import("./announce.js").then((m) => m.Announcer), null);
 const SearchBar = lazyPart(() => import("./search.js").then((m) => m.SearchBar), null);
+const PromptStrip = lazyPart(() => import("./promptstrip.js").then((m) => m.PromptStrip), null);
+const PanelStrip = lazyPart(() => import("./panelstrip.js").then((m) => m.PanelStrip), <nav className="pl-strip" />);
 const Panel = lazyPart(() => import("./panel.js").then((m) => m.Panel), <aside className="pl-panel" aria-busy="true" />);
 
 /** The methods of an open conversation. */
@@ -36,7 +38,7 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
   props: ConversationProps;
   texts: Texts;
   empty: ReactNode;
-  composer: (running: boolean, stopping: boolean, agent: string, stop: () => void) => ReactNode;
+  composer: (running: boolean, stopping: boolean, queues: boolean, agent: string, stop: () => void) => ReactNode;
   edit: Shared["edit"];
   inner: Ref<Inner>;
   target: React.RefObject<string | undefined>;
@@ -48,8 +50,9 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
   const [searching, setSearching] = useState(false);
   const plan = usePlan(store);
   const work = useWorkstreams(store);
-  const auto = useAutoPanel(work.some((w) => !w.ended_at) ? "work" : plan && plan.tasks.length > 0 ? "plan" : null);
-  const shownPanel = p.panel === "auto" ? auto : p.panel !== undefined ? p.panel : panel;
+  const record = useRecord(store);
+  const auto = useAutoPanel(!record ? undefined : work.some((w) => !w.ended_at) ? "work" : plan && plan.tasks.length > 0 ? "plan" : work.length > 0 ? "work" : "files");
+  const shownPanel = p.panel === "auto" ? (auto ?? null) : p.panel !== undefined ? p.panel : panel;
   const onPanel = p.onPanel;
   const setPanel = useCallback(
     (n: PanelName | null) => {
@@ -78,15 +81,18 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     [store, answeredHere],
   );
   const me = p.me ?? store.caller?.id;
+  const viewer = roleIn(record, me) === "viewer";
+  const mode = viewer ? "read-only" : (p.mode ?? "interactive");
+  const planBeside = shownPanel === "plan";
   const canInspect = p.panels?.inspector === true;
   const loadImage = useMemo(() => (p.loadImage === false ? undefined : (p.loadImage ?? ((url: string, signal: AbortSignal) => p.client.image(url, { signal })))), [p.client, p.loadImage]);
   const shared = useMemo<Shared>(
     () => ({
-      client: p.client, store, texts, mode: p.mode ?? "interactive", renderers: p.renderers ?? none, answer, answeredHere, me, memory, inView: new InView(), threads, edit, branch: p.onBranch,
+      client: p.client, store, texts, mode, renderers: p.renderers ?? none, answer, answeredHere, me, memory, inView: new InView(), threads, planBeside, edit: viewer ? undefined : edit, branch: p.onBranch, branches: p.branches,
       thread: (id) => <EntryList className={undefined} store={store} workstream={id} filter={undefined} me={me} threads="own" empty={<p className="pl-panel-empty">{texts.noEntries}</p>} />,
       inspect: canInspect ? inspect : undefined, scrollTo: (id) => list.current?.show(id), onLinkClick: p.onLinkClick, pageURL: p.pageURL, diagramURL: p.diagramURL, loadImage,
     }),
-    [p.client, store, texts, p.mode, p.renderers, answer, answeredHere, me, memory, threads, edit, p.onBranch, canInspect, inspect, p.onLinkClick, p.pageURL, p.diagramURL, loadImage],
+    [p.client, store, texts, mode, viewer, p.renderers, answer, answeredHere, me, memory, threads, planBeside, edit, p.onBranch, p.branches, canInspect, inspect, p.onLinkClick, p.pageURL, p.diagramURL, loadImage],
   );
   useImperativeHandle(inner, () => ({ store, answer, show: (i) => list.current?.show(i), end: () => list.current?.end(), inspect }), [store, answer, inspect]);
   useCallbacks(store, p);
@@ -99,11 +105,14 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
 
   const state = useView(store);
   const prompts = usePrompts(store);
-  const record = useRecord(store);
   const connection = useConnection(store);
-  const main = state?.turns.find((t) => !t.workstream_id) ?? state?.turns[0];
-  const stop = useCallback(() => void store.stop().catch(() => {}), [store]);
-  useKeys(prompts, list);
+  const main = state?.turns.find((t) => !t.workstream_id);
+  const busy = work.filter((w) => !w.ended_at && !waitsForMessage(w));
+  const running = main !== undefined || busy.length > 0;
+  const stopping = running && (!main || main.stopping === true) && busy.every((w) => w.state === "canceling");
+  const stop = useCallback(() => void store.stop({ workstreams: true }).catch(() => {}), [store]);
+  const showPrompt = useCallback((q: Prompt) => void itemAt(store, q.sequence).then((id) => id && list.current?.show(id), () => {}), [store]);
+  useKeys(prompts[0], showPrompt);
   useEffect(() => {
     // Load them after the first entries, but before the connection may be lost.
     const timer = setTimeout(() => {
@@ -117,12 +126,14 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
     return () => clearTimeout(timer);
   }, []);
 
-  if (connection.state === "ended" && !record) return <OpenError texts={texts} error={connection.error} action={p.slots?.missing} />;
+  // What was erased, or may not be seen any more, does not stay on the page.
+  const lost = ["gone", "not_found", "denied"].includes(connection.error?.code ?? "");
+  if (connection.state === "ended" && (!record || lost)) return <OpenError texts={texts} error={connection.error} start={p.hideHeader ? undefined : p.slots?.headerStart} action={p.slots?.missing} />;
   return (
     <SharedProvider value={shared}>
       <div className="pl-body">
         <div className="pl-main">
-          {!p.hideHeader && (p.slots?.header ?? <Header props={p} searching={searching} setSearching={setSearching} />)}
+          {!p.hideHeader && (p.slots?.header ?? <Header props={p} searching={searching} setSearching={setSearching} panel={panel !== null} open={() => setPanel(panel ? null : (auto ?? null))} />)}
           {searching && <SearchBar close={() => setSearching(false)} />}
           <Banner />
           {store.reloads > 0 && <div className="pl-banner">{texts.reloaded}</div>}
@@ -135,8 +146,8 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
           )}
           <EntryList handle={list} className={p.classNames?.entries} store={store} workstream={workstream} filter={p.filter} me={me} threads="folded" empty={record ? empty : <Loading texts={texts} />} />
           <div className="pl-below">
-            <PromptStrip show={(request) => list.current?.show(`p-${request}`)} />
-            {composer(main !== undefined, main?.stopping ?? false, messageTo !== undefined ? workstreamName(shared, messageTo) : (record?.agent ?? p.agent ?? ""), stop)}
+            <PromptStrip show={showPrompt} />
+            {viewer ? <p className="pl-readonly">{texts.readOnly}</p> : composer(running, stopping, main !== undefined, messageTo !== undefined ? workstreamName(shared, messageTo) : (record?.agent ?? p.agent ?? ""), stop)}
             {p.slots?.footer}
           </div>
           <PanelStrip panels={p.panels} open={setPanel} />
@@ -150,14 +161,13 @@ export function SessionView({ store, props: p, texts, empty, composer, edit, inn
   );
 }
 
-/**
- * The panel that opens by itself. It stays when the work ends, and changes only from the plan to the work, and not while the
- * pointer or the focus is in it.
- */
-function useAutoPanel(now: PanelName | null): PanelName | null {
-  const shown = useRef<PanelName | null>(null);
-  const used = () => document.querySelector(".pl-panel:is(:hover, :focus-within)") !== null;
-  if (shown.current === null || (now === "work" && shown.current !== now && !used())) shown.current = now;
+/** What a panel can show by itself, from the least to the most. */
+const ranks: PanelName[] = ["files", "plan", "work"];
+
+/** The panel that chooses what it shows. It changes only to what is more, and not while the pointer or the focus is in it. */
+function useAutoPanel(now: PanelName | undefined): PanelName | undefined {
+  const shown = useRef<PanelName>(undefined);
+  if (now && (!shown.current || (ranks.indexOf(now) > ranks.indexOf(shown.current) && !document.querySelector(".pl-panel:is(:hover, :focus-within)")))) shown.current = now;
   return shown.current;
 }
 
@@ -175,15 +185,14 @@ function useCallbacks(store: SessionStore, p: ConversationProps): void {
 }
 
 /** Alt+Q scrolls to the oldest open prompt. */
-function useKeys(prompts: Prompt[], list: React.RefObject<EntryListHandle | null>): void {
+function useKeys(first: Prompt | undefined, show: (p: Prompt) => void): void {
   useEffect(() => {
     const key = (e: KeyboardEvent) => {
-      const first = prompts[0];
       if (!e.altKey || e.code !== "KeyQ" || !first) return;
       e.preventDefault();
-      list.current?.show(`p-${first.request_id}`);
+      show(first);
     };
     document.addEventListener("keydown", key);
     return () => document.removeEventListener("keydown", key);
-  }, [prompts, list]);
+  }, [first, show]);
 }

@@ -1,6 +1,7 @@
 import type { ReactNode } from "react";
 import type { ParleyError } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
+import { Icon } from "../shared/icons.js";
 import type { Starter } from "./props.js";
 
 /** The start view of a conversation without messages: the agent, and suggested messages. */
@@ -40,14 +41,20 @@ export function Loading({ texts }: { texts: Texts }) {
 }
 
 /** The error view of a session that cannot be opened. */
-export function OpenError({ texts, error, action }: { texts: Texts; error: ParleyError | undefined; action: ReactNode }) {
+export function OpenError({ texts, error, start, action }: { texts: Texts; error: ParleyError | undefined; start: ReactNode; action: ReactNode }) {
   const why =
     error?.code === "not_found" || error?.code === "denied" ? texts.notFound : error?.code === "gone" ? texts.gone : error?.code === "unauthenticated" ? texts.signInAgain : texts.cannotOpen;
   return (
-    <div className="pl-empty pl-openerror" role="alert">
-      <h2>{why}</h2>
-      {error && error.code !== "not_found" && <p>{error.message}</p>}
-      {action}
+    <div className="pl-body">
+      <div className="pl-main">
+        {start && <header className="pl-header">{start}</header>}
+        <div className="pl-empty pl-openerror" role="alert">
+          <Icon name="search" size={24} />
+          <h2>{why}</h2>
+          {error && error.code !== "not_found" && error.code !== "gone" && <p>{error.message}</p>}
+          {action}
+        </div>
+      </div>
     </div>
   );
 }

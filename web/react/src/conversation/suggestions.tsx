@@ -4,6 +4,8 @@ import type { AgentCommand } from "@parley-hq/client";
 /** A name that can follow @: a person or a file of the session. */
 export interface Mention {
   name: string;
+  /** What is written into the message; without it the name. */
+  insert?: string;
   about?: string;
 }
 
@@ -49,7 +51,7 @@ export function commandsFor(all: readonly AgentCommand[], word: string): Option[
 
 export function mentionsFor(all: readonly Mention[], word: string): Option[] {
   const want = word.toLowerCase();
-  return all.filter((m) => m.name.toLowerCase().includes(want)).map((m) => ({ name: m.name, about: m.about, insert: `${m.name} ` }));
+  return all.filter((m) => `${m.name} ${m.insert ?? ""}`.toLowerCase().includes(want)).map((m) => ({ name: m.name, about: m.about, insert: `${m.insert ?? m.name} ` }));
 }
 
 /**
@@ -141,7 +143,7 @@ export function ComposerSuggestions({ commands, mentions, labels }: { commands: 
         <ul ref={list} id={id} role="listbox" tabIndex={0} aria-label={word?.kind === "/" ? labels.commands : labels.mentions}>
           {options.map((o, i) => (
             <li
-              key={o.name}
+              key={o.insert}
               id={`${id}-${i}`}
               role="option"
               aria-selected={i === at}

@@ -2,7 +2,7 @@ import { useRef } from "react";
 import type { SessionStore, TurnView } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 import { useShared, workstreamName } from "../shared/context.js";
-import { useDrawn, useEverySecond, useView } from "../shared/hooks.js";
+import { useDoing, useDrawn, useView } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 
 /** The running turn on a line of work; undefined when none runs, or when it waits for a person. */
@@ -13,6 +13,7 @@ export function workingTurn(store: SessionStore, line: string): TurnView | undef
 
 /** What a running turn does now, in words. */
 function doing(store: SessionStore, turn: TurnView, texts: Texts): string {
+  if (turn.stopping) return texts.stopping;
   const order = store.getOrder();
   let tools: string[] = [];
   let words = "";
@@ -39,7 +40,7 @@ export function Activity({ line }: { line: string }) {
   const { store, texts } = shared;
   useView(store);
   const turn = workingTurn(store, line);
-  const words = useEverySecond(() => (turn ? doing(store, turn, texts) : ""));
+  const words = useDoing(store, () => (turn ? doing(store, turn, texts) : ""));
   const time = useRef<HTMLSpanElement>(null);
   useDrawn(() => {
     const ms = turn ? store.serverNow() - Date.parse(turn.started_at ?? "") : 0;
@@ -54,7 +55,7 @@ export function Activity({ line }: { line: string }) {
       </span>
       <span ref={time} role="timer" aria-live="off" />
       {shared.mode === "interactive" && (line || !shared.edit) && (
-        <button type="button" className="pl-link" disabled={turn.stopping} onClick={() => void store.stop(line ? { workstream_id: line } : {}).catch(() => {})}>
+        <button type="button" className="pl-link" disabled={turn.stopping} onClick={() => void store.stop(line ? { workstream_id: line } : { workstreams: true }).catch(() => {})}>
           {turn.stopping ? texts.stopping : line ? texts.stopWork(workstreamName(shared, line)) : texts.stop}
         </button>
       )}

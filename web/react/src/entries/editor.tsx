@@ -1,17 +1,19 @@
 import { useState, type FormEvent } from "react";
 import type { Part } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
+import { useFault } from "../shared/hooks.js";
+import { Icon } from "../shared/icons.js";
 
-/** The form that changes a sent message. */
-export function Editor({ seq, text, files, close }: { seq: number; text: string; files: Part[]; close: () => void }) {
-  const { texts, branch } = useShared();
-  const [now, setNow] = useState(text);
+/** The form that changes a sent message; `now` is what has been typed. */
+export function Editor({ seq, text, now, setNow, files, close }: { seq: number; text: string; now: string; setNow: (text: string) => void; files: Part[]; close: () => void }) {
+  const { store, texts, branch } = useShared();
   const [busy, setBusy] = useState(false);
-  const [fault, setFault] = useState<string>();
+  const [fault, setFault] = useFault(store);
   const send = (e?: FormEvent) => {
     e?.preventDefault();
     if (!branch || busy || now.trim() === "") return;
     setBusy(true);
+    setFault(undefined);
     branch(seq, now.trimEnd(), files).then(close, (err: unknown) => {
       setBusy(false);
       setFault(err instanceof Error ? err.message : String(err));
@@ -22,12 +24,15 @@ export function Editor({ seq, text, files, close }: { seq: number; text: string;
       <textarea
         className="pl-field"
         dir="auto"
-        autoFocus
+        autoFocus={now === text}
         aria-label={texts.editMessage}
         rows={Math.min(12, now.split("\n").length + 1)}
         value={now}
-        disabled={busy}
-        onChange={(e) => setNow(e.target.value)}
+        readOnly={busy}
+        onChange={(e) => {
+          setNow(e.target.value);
+          setFault(undefined);
+        }}
         onKeyDown={(e) => {
           if (e.key === "Escape") close();
           if (e.key === "Enter" && !e.shiftKey && !e.nativeEvent.isComposing && matchMedia("(pointer: fine)").matches) {
@@ -37,7 +42,11 @@ export function Editor({ seq, text, files, close }: { seq: number; text: string;
         }}
       />
       <p className="pl-small pl-muted">{texts.editNote}</p>
-      {fault && <p className="pl-fault">{fault}</p>}
+      {fault && (
+        <p className="pl-fault" role="alert">
+          <Icon name="warn" size={14} /> {texts.failed}: {fault}
+        </p>
+      )}
       <div className="pl-buttons">
         <button type="submit" className="pl-primary" disabled={busy || now.trim() === ""}>
           {texts.send}

@@ -9,19 +9,21 @@ import { useItem, useItemPart } from "../shared/hooks.js";
 import { Icon } from "../shared/icons.js";
 import { Value } from "../shared/json.js";
 import { lazyPart } from "../shared/lazy.js";
-import { PlanEntry } from "../work/plan.js";
 import { Activity } from "./activity.js";
 import { Author, isOwn, nameOf } from "./author.js";
 import { Message, Quote } from "./message.js";
-import { ErrorEntry, Notice, StatusLine } from "./notices.js";
 import type { Row, Rows } from "./rows.js";
-import { Thinking } from "./thinking.js";
 import { ToolGroup, ToolRow } from "./tool.js";
 
 export const ArtifactCard = lazyPart(() => import("../artifacts/artifact.js").then((m) => m.ArtifactCard), <div className="pl-skeleton pl-skeleton-chart" />);
 
 const FileEntry = lazyPart(() => import("../markdown/extras.js").then((m) => m.FileEntry), <div className="pl-notice" />);
+const Thinking = lazyPart(() => import("../markdown/extras.js").then((m) => m.Thinking), <div className="pl-think" />);
+const Notice = lazyPart(() => import("../markdown/extras.js").then((m) => m.Notice), <div className="pl-notice" />);
+const StatusLine = lazyPart(() => import("../markdown/extras.js").then((m) => m.StatusLine), <div className="pl-status" />);
+const ErrorEntry = lazyPart(() => import("../markdown/extras.js").then((m) => m.ErrorEntry), <div className="pl-failure" />);
 const ShareEntry = lazyPart(() => import("../markdown/extras.js").then((m) => m.ShareEntry), <div className="pl-notice" />);
+const PlanEntry = lazyPart(() => import("../work/plan.js").then((m) => m.PlanEntry), <div className="pl-tool pl-ended-wait" />);
 const WorkstreamEntry = lazyPart(() => import("../work/workstream.js").then((m) => m.WorkstreamEntry), <div className="pl-tool pl-ended-wait" />);
 
 /** One row of the list. */
@@ -51,7 +53,7 @@ export const Entry = memo(function Entry(p: { row: Row; rows: Rows; index: numbe
         ) : row.kind === "tools" ? (
           <ToolGroup ids={row.ids} />
         ) : row.kind === "segment" ? (
-          <TextSegment id={row.id} index={row.index} of={row.of} more={row.more} rows={p.rows} />
+          <TextSegment id={row.id} index={row.index} of={row.of} more={row.more} cut={row.cut} rows={p.rows} />
         ) : (
           <One id={row.id} tools={row.tools} />
         )}
@@ -68,7 +70,7 @@ function Signature({ id }: { id: string }) {
   const own = item?.kind === "message" && isOwn(item, me);
   const who = item?.actor?.id ?? (own ? (me ?? "") : (store.getSession()?.agent ?? ""));
   const name = nameOf(item?.actor);
-  return <Author id={who} name={own ? texts.you : name || who || texts.agent} of={name} agent={agent} />;
+  return <Author id={who} name={own ? texts.you : name || who || texts.agent} of={name || who} agent={agent} />;
 }
 
 /** The accessible name of an entry. */
@@ -174,7 +176,7 @@ function Kind({ item, tools }: { item: ShownItem; tools: readonly string[] | und
 }
 
 /** A segment of the agent's text. Sealed segments are not rendered again while the text grows. */
-const TextSegment = memo(function TextSegment({ id, index, of, more, rows }: { id: string; index: number; of: number; more: boolean; rows: Rows }) {
+const TextSegment = memo(function TextSegment({ id, index, of, more, cut, rows }: { id: string; index: number; of: number; more: boolean; cut: boolean; rows: Rows }) {
   const { store, renderers, texts } = useShared();
   const segment = useItemPart(store, id, (item) => (item ? rows.segments(item)[index] : undefined));
   const tail = index === of - 1;
@@ -191,7 +193,7 @@ const TextSegment = memo(function TextSegment({ id, index, of, more, rows }: { i
           {texts.showAll(texts.bytes(rows.length(id)))}
         </button>
       )}
-      {(more || (tail && !open)) && <TextFoot id={id} />}
+      {(more || (tail && !open)) && <TextFoot id={id} cut={cut} />}
     </div>
   );
 });
@@ -207,14 +209,14 @@ function FencePart({ id, segment, rows, open }: { id: string; segment: Segment; 
   return <CodeBlock code={codeOf(segment)} lang={f?.lang ?? ""} first={f?.first ?? true} closed={!open} whole={whole} />;
 }
 
-function TextFoot({ id }: { id: string }) {
+function TextFoot({ id, cut }: { id: string; cut: boolean }) {
   const { store, texts, inspect } = useShared();
   const item = useItem(store, id);
   if (item?.kind !== "text") return null;
   const seq = item.seq;
   return (
     <>
-      {item.text.partial && <div className="pl-cut">{texts.cutShort}</div>}
+      {cut && <div className="pl-cut">{texts.cutShort}</div>}
       <div className="pl-actions">
         <CopyButton text={() => item.text.text} label={texts.copy} />
         <Quote text={item.text.text} />

@@ -16,3 +16,13 @@ export async function itemAt(store: SessionStore, seq: number): Promise<string |
     await store.loadOlder(1000);
   }
 }
+
+/** The first message that was taken after a sequence; undefined while the items before it are not loaded. */
+export function firstAfter(store: Pick<SessionStore, "getOrder" | "getItem" | "getOlder">, seq: number): string | undefined {
+  const order = store.getOrder();
+  if (store.getOlder().more && (store.getItem(order[0] ?? "")?.seq ?? 0) > seq) return undefined;
+  return order.find((id) => {
+    const it = store.getItem(id);
+    return it?.kind === "message" && !it.workstream_id && it.message.state !== "withdrawn" && (it.last ?? it.seq ?? 0) > seq;
+  });
+}

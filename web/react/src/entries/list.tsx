@@ -97,8 +97,9 @@ export const EntryList = memo(function EntryList(p: {
   const left = useRef(0); // when the reader last scrolled up
   const lastOffset = useRef(0);
   const target = useRef<string>(undefined);
-  // Set when the reader focused a prompt at the end: the last row at that time, and whether it is the prompt.
-  const asked = useRef<{ last: string; own: boolean }>(undefined);
+  // Set when the reader focused a prompt at the end, or came to it from there: the last row at that time, whether it is the prompt, and
+  // the prompt that is elsewhere.
+  const asked = useRef<{ last: string; own: boolean; from?: string | undefined }>(undefined);
   const opened = useRef(0); // counts the rows that were opened at the end
 
   // Rows were prepended if the previous first row is further down.
@@ -152,10 +153,21 @@ export const EntryList = memo(function EntryList(p: {
   useLayoutEffect(() => {
     if (asked.current !== undefined) {
       const root = box.current?.getRootNode() as Document | ShadowRoot | undefined;
-      if (!root?.activeElement?.closest(question)) return end();
+      const from = store.getItem(asked.current.from ?? "");
+      // A reader who has left an open prompt without an answer stays there.
+      if (!root?.activeElement?.closest(question)) return from?.kind === "prompt" && from.prompt.status === "open" ? undefined : end();
       if (rowsOf.lastKey !== asked.current.last) setAway(asked.current.last);
     }
-  }, [rows, end]);
+  }, [rows, end, store]);
+
+  // After the view was moved or a row has grown: the end is offered where something is below.
+  const look = useCallback(() => {
+    const l = list.current;
+    if (!l || pinned.current) return;
+    if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.lastKey ?? "");
+    else pinned.current = asked.current === undefined;
+    hold();
+  }, [rowsOf, hold]);
 
   // An expanded row grows downwards: the content under the pointer does not move, even at the end of the list.
   const onClick = useCallback(
@@ -163,18 +175,10 @@ export const EntryList = memo(function EntryList(p: {
       if (!pinned.current || !(e.target instanceof Element) || !e.target.closest("summary, .pl-more")) return;
       pinned.current = false;
       const mine = ++opened.current;
-      const look = () => {
-        const l = list.current;
-        // The reader has scrolled to the end, or has expanded another row, which may not have grown yet.
-        if (pinned.current || mine !== opened.current || !l) return;
-        if (l.scrollOffset + l.viewportSize < l.scrollSize - 8) setAway(rowsOf.lastKey ?? "");
-        else pinned.current = true;
-        hold();
-      };
-      // The row has its new size after the next animation frame.
-      setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(look)), settle);
+      // The row has its new size after the next animation frame. Another row that was expanded meanwhile may not have grown yet.
+      setTimeout(() => requestAnimationFrame(() => requestAnimationFrame(() => mine === opened.current && look())), settle);
     },
-    [rowsOf, hold],
+    [look],
   );
 
   // Rows grow, too: observe the height of the content and of the viewport.
@@ -245,23 +249,30 @@ export const EntryList = memo(function EntryList(p: {
           at = index();
         }
         if (at < 0) return;
-        unpin();
+        const follows = pinned.current || asked.current !== undefined;
+        pinned.current = false;
+        asked.current = undefined;
+        hold();
         target.current = id;
         list.current?.scrollToIndex(at, { align: "center" });
         // Scrolling mounts the row; sizes are measured over a few frames.
         let tries = 0;
         const focus = () => {
           const el = box.current?.querySelector<HTMLElement>(`[data-item="${CSS.escape(id)}"]`);
-          if (!el && tries++ < 20) return void setTimeout(focus, 50);
-          list.current?.scrollToIndex(at, { align: "center" });
           const inside = el?.querySelector<HTMLElement>(".pl-prompt :is(input, textarea, select, button:not(.pl-mini), a), summary");
+          // The form of a prompt may still be loading.
+          if ((!el || (!inside && el.querySelector(question))) && tries++ < 20) return void setTimeout(focus, 50);
+          list.current?.scrollToIndex(at, { align: "center" });
           (inside ?? el)?.focus({ preventScroll: true });
           target.current = undefined;
+          // After the answer the list follows the end again.
+          if (follows && inside?.closest(question)) asked.current = { last: rowsOf.lastKey ?? "", own: id === rowsOf.lastKey, from: id };
+          requestAnimationFrame(() => requestAnimationFrame(look));
         };
         setTimeout(focus, 50);
       },
     }),
-    [end, rowsOf, store, unpin, threads],
+    [end, rowsOf, store, hold, look, threads],
   );
 
   if (rows.length === 0) return <div className="pl-entries">{p.empty}</div>;

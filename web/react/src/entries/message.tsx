@@ -1,12 +1,13 @@
-import { useState } from "react";
-import type { ItemOf, PendingItem } from "@parley-hq/client";
+import { Fragment, useState } from "react";
+import { ParleyError, type ItemOf, type PendingItem } from "@parley-hq/client";
 import { CopyButton } from "../markdown/code.js";
 import { extras } from "../markdown/extension.js";
 import { useRowState, useShared } from "../shared/context.js";
-import { useConnection } from "../shared/hooks.js";
+import { useConnection, useFault } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
 import { isOwn } from "./author.js";
+import { firstAfter } from "./itemat.js";
 
 const FileChip = lazyPart(() => import("../markdown/extras.js").then((m) => m.FileChip), null);
 const Editor = lazyPart(() => import("./editor.js").then((m) => m.Editor), null);
@@ -30,8 +31,7 @@ const isLong = (text: string, own: boolean): boolean => text.length > (own ? 100
 
 /** A message of a person and its state. */
 export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
-  const { store, texts, mode, edit, branch, me } = useShared();
-  const [editing, setEditing] = useState(false);
+  const { store, texts, mode, edit, branch, branches, me } = useShared();
   const connection = useConnection(store);
   const m = item.message;
   const pending = "pending" in item ? item.pending : undefined;
@@ -39,9 +39,35 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
   const text = m.text || m.content?.filter((p) => p.type === "text").map((p) => p.text).join("\n") || "";
   const own = isOwn(item, me);
   const long = isLong(text, own);
+  const [edited, setEdited] = useRowState<string | undefined>(`edit ${item.id}`, undefined);
+  const editing = edited !== undefined;
+  const [busy, setBusy] = useState(false);
+  const [fault, setFault] = useFault(store);
+  const attempt = (failed: string, action: () => Promise<unknown>) => {
+    if (busy) return;
+    setBusy(true);
+    setFault(undefined);
+    action()
+      // A message that a turn has taken meanwhile shows that itself.
+      .catch((err: unknown) => !(err instanceof ParleyError && err.code === "conflict") && setFault(`${failed}: ${err instanceof Error ? err.message : String(err)}`))
+      .finally(() => setBusy(false));
+  };
   const [all, setAll] = useRowState(`all ${m.client_id ?? item.id}`, false);
-  // When the withdrawal is refused, a turn has taken the message, which then shows it.
-  const withdraw = (then: () => void) => void store.withdraw(item.seq ?? 0).then(then, () => {});
+  const withdraw = (then: () => void) => attempt(texts.notWithdrawn, () => store.withdraw(item.seq ?? 0).then(then));
+  // They are beside the bubble, also when something is below it.
+  const actions = !pending && !editing && (
+    <div className="pl-actions">
+      <time dateTime={item.at}>{texts.moment(item.at)}</time>
+      {text && <CopyButton text={() => text} label={texts.copy} bare />}
+      {text && <Quote text={text} />}
+      {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && m.state !== "withdrawn" && (
+        <>
+          <Action icon="edit" label={texts.editMessage} run={() => (setFault(undefined), setEdited(text))} />
+          <Action icon="again" label={texts.answerAgain} run={() => attempt(texts.failed, () => branch(item.seq ?? 0, text, files))} />
+        </>
+      )}
+    </div>
+  );
   return (
     <div className={`pl-user${own ? " pl-own" : ""}${pending ? " pl-pending" : ` pl-${m.state}`}`}>
       <div className="pl-said">
@@ -53,11 +79,14 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
           </div>
         )}
         {editing ? (
-          <Editor seq={item.seq ?? 0} text={text} files={files} close={() => setEditing(false)} />
+          <Editor seq={item.seq ?? 0} text={text} now={edited} setNow={setEdited} files={files} close={() => setEdited(undefined)} />
         ) : (
           text && (
-            <div className={`pl-bubble${long && !all ? " pl-folded" : ""}`} dir="auto">
-              {text}
+            <div className="pl-bubble-line">
+              <div className={`pl-bubble${long && !all ? " pl-folded" : ""}`} dir="auto">
+                {text}
+              </div>
+              {actions}
             </div>
           )
         )}
@@ -66,19 +95,8 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
             {all ? texts.showLess : texts.showAll(texts.bytes(text.length))}
           </button>
         )}
-        {!pending && !editing && (
-          <div className="pl-actions">
-            <time dateTime={item.at}>{texts.moment(item.at)}</time>
-            {text && <CopyButton text={() => text} label={texts.copy} bare />}
-            {text && <Quote text={text} />}
-            {branch && own && mode === "interactive" && item.seq !== undefined && m.state !== "queued" && m.state !== "withdrawn" && (
-              <>
-                <Action icon="edit" label={texts.editMessage} run={() => setEditing(true)} />
-                <Action icon="again" label={texts.answerAgain} run={() => void branch(item.seq ?? 0, text, files).catch(() => {})} />
-              </>
-            )}
-          </div>
-        )}
+        {!text && actions}
+        {!pending && branches?.map((b) => firstAfter(store, b.after) === item.id && <Fragment key={b.after}>{b.content}</Fragment>)}
       </div>
       <div className="pl-mark" role={pending?.status === "failed" ? "alert" : undefined}>
         {pending ? (
@@ -124,6 +142,12 @@ export function Message({ item }: { item: ItemOf<"message"> | PendingItem }) {
           m.steered && texts.steered
         )}
       </div>
+      {fault && (
+        <div className="pl-mark" role="alert">
+          <Icon name="warn" size={14} />
+          <span className="pl-bad">{fault}</span>
+        </div>
+      )}
     </div>
   );
 }

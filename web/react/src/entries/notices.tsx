@@ -1,8 +1,9 @@
-import type { ItemOf } from "@parley-hq/client";
+import type { ItemOf, NoticeItem, SessionStore } from "@parley-hq/client";
 import { workstreamName, useShared } from "../shared/context.js";
+import { useItems } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
 
-const noticeIcons: Record<string, IconName> = { failed: "cross", session_failed: "cross", stopped: "stop", interrupted: "stop", stop_requested: "stop", session_completed: "check" };
+const noticeIcons: Record<string, IconName> = { failed: "cross", session_failed: "cross", stopped: "stop", interrupted: "stop", session_completed: "check" };
 
 /** One line about the session or a turn. */
 export function Notice({ item }: { item: ItemOf<"notice"> }) {
@@ -20,21 +21,60 @@ export function Notice({ item }: { item: ItemOf<"notice"> }) {
   const steered = n.command ? texts.steerNotice[n.command]?.(line) : undefined;
   const words = steered ?? texts.notices[n.code] ?? n.code;
   const about = line && !steered ? ` ${line}` : "";
-  const by = n.by && n.by.id !== shared.me ? (n.by.name ?? n.by.id) : undefined;
+  const request = n.code === "stopped" ? stopRequest(shared.store, item.turn_id) : undefined;
+  const by = request?.by && request.by.id !== shared.me ? (request.by.name ?? request.by.id) : undefined;
+  const why = n.text ?? request?.text;
+  const kind = n.code === "failed" ? kindOf(shared.store, item) : undefined;
   return (
     <div className={bad ? "pl-failure" : "pl-notice"}>
       <Icon name={noticeIcons[n.code] ?? "dash"} size={14} />
       <span>
         {words}
         {about}
-        {n.code === "stop_requested" && by ? ` · ${by}` : ""}
+        {by ? ` · ${by}` : ""}
         {n.code === "resumed" && n.attempt ? ` (${n.attempt})` : ""}
         {n.command && !steered ? ` · ${n.command}` : ""}
-        {n.text ? `: ${n.text}` : ""}
+        {why ? `: ${why}` : ""}
       </span>
+      {kind && <code>{kind}</code>}
+      {n.code === "failed" && !item.workstream_id && <TryAgain item={item} />}
       <time dateTime={item.at}>{texts.moment(item.at)}</time>
     </div>
   );
+}
+
+/** After the last turn has failed: sends its message once more, and only once if two clicks or two tabs ask for it. */
+function TryAgain({ item }: { item: ItemOf<"notice"> }) {
+  const { store, texts, mode } = useShared();
+  const order = useItems(store);
+  const all = order.map((id) => store.getItem(id));
+  const messages = all.filter((it) => it?.kind === "message" && !it.workstream_id);
+  const from = messages.find((m) => m?.kind === "message" && m.message.taken_by === item.turn_id);
+  if (mode !== "interactive" || from?.kind !== "message" || messages.some((m) => "pending" in (m ?? {}) || (m?.last ?? 0) > (item.seq ?? 0))) return null;
+  const { text, content, context } = from.message;
+  return (
+    <button type="button" className="pl-link" onClick={() => void store.say({ text, ...(content ? { content } : {}), ...(context !== undefined ? { context } : {}) }, { client_id: `again-${item.turn_id}` }).catch(() => {})}>
+      {texts.tryAgain}
+    </button>
+  );
+}
+
+/** The code of the error that ended a turn. */
+function kindOf(store: SessionStore, { turn_id, notice }: ItemOf<"notice">): string | undefined {
+  for (const id of store.getOrder()) {
+    const item = store.getItem(id);
+    if (item?.kind === "error" && item.turn_id === turn_id && item.error.message === notice.text) return item.error.code;
+  }
+  return undefined;
+}
+
+/** Who asked for the stop of a turn, and why. */
+function stopRequest(store: SessionStore, turn: string | undefined): NoticeItem | undefined {
+  for (const id of [...store.getOrder()].reverse()) {
+    const item = store.getItem(id);
+    if (item?.kind === "notice" && item.notice.code === "stop_requested" && item.turn_id === turn) return item.notice;
+  }
+  return undefined;
 }
 
 /** A past status of the agent; the row of the running turn shows the present one. */

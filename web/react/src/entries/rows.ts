@@ -1,6 +1,7 @@
 import type { Item, SessionStore, ShownItem } from "@parley-hq/client";
 import { Segmenter, type Segment } from "../markdown/segments.js";
 import { workingTurn } from "./activity.js";
+import { isAttachment } from "../files/uploads.js";
 import { isOwn } from "./author.js";
 
 /*
@@ -15,7 +16,7 @@ interface RowBase {
   /** It shows its author. */
   signed: boolean;
 }
-export type Row = RowBase & ({ kind: "item"; id: string; tools?: readonly string[] | undefined } | { kind: "segment"; id: string; index: number; of: number; more: boolean } | { kind: "tools"; ids: string[] } | { kind: "activity" });
+export type Row = RowBase & ({ kind: "item"; id: string; tools?: readonly string[] | undefined } | { kind: "segment"; id: string; index: number; of: number; more: boolean; cut: boolean } | { kind: "tools"; ids: string[] } | { kind: "activity" });
 
 /** What the list shows, and to whom. */
 export interface ListView {
@@ -130,6 +131,7 @@ export class Rows {
     };
     const sorted = this.#arranged(order);
     const { allowed, folded } = this.#approvals(sorted);
+    const { sent, stopped, resumed, failed } = this.#shownElsewhere(sorted);
     for (const id of sorted) {
       const item = this.#store.getItem(id);
       if (!item || (filter && !filter(item as Item)) || !belongs(item, workstream) || isBookkeeping(item) || folded.has(id)) continue;
@@ -144,12 +146,22 @@ export class Rows {
       if (item.kind === "message" && ("pending" in item || item.message.state === "queued")) activity();
       // The row of the turn shows its status while it runs.
       if (item.kind === "status" && turn && item.turn_id === turn.turn_id) continue;
+      // A stop is one row, at the end of what it stopped; until then the row of the turn shows it.
+      if (item.kind === "notice" && item.notice.code === "stop_requested") continue;
+      // The row of a workstream says that it was cancelled.
+      if (item.kind === "notice" && item.notice.code === "stopped" && this.#isCanceled(of)) continue;
+      // The last resumption of a turn has the number of its attempt.
+      if (item.kind === "notice" && item.notice.code === "resumed" && resumed.get(item.turn_id ?? "") !== id && !still.has(id)) continue;
+      // The failure of a turn is one row, at its end.
+      if (item.kind === "error" && failed.get(item.turn_id ?? "") === item.error.message && !still.has(id)) continue;
+      // A message shows the files that were sent with it.
+      if (item.kind === "file" && item.file.change !== "removed" && (sent.has(item.file.path) || isAttachment(item.file.path))) continue;
       const named = of !== lastWorkstream;
       if (item.kind === "text") {
         const parts = this.segments(item).length;
         const n = this.#isFolded(id, threads !== undefined && !item.open && id !== sorted[sorted.length - 1]) ? 1 : parts;
         const sign = signed(item);
-        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: parts, more: n < parts && i === n - 1, workstream: of, named: named && i === 0, signed: sign && i === 0 });
+        for (let i = 0; i < n; i++) add({ key: i === 0 ? id : `${id} ${i}`, kind: "segment", id, index: i, of: parts, more: n < parts && i === n - 1, cut: item.text.partial === true && !stopped.has(item.turn_id ?? ""), workstream: of, named: named && i === 0, signed: sign && i === 0 });
       } else if (item.kind === "message") {
         spoke = "";
         add({ key: keyOf(item), kind: "item", id, workstream: of, named, signed: many || !isOwn(item, me) });
@@ -161,6 +173,11 @@ export class Rows {
     this.#byKey = byKey;
     this.#rows = still.size > 0 ? keep(next, still, this.#rows) : next;
     return this.#rows;
+  }
+
+  #isCanceled(workstream: string): boolean {
+    const w = this.#store.getItem(`w-${workstream}`);
+    return w?.kind === "workstream" && w.workstream.state === "canceled";
   }
 
   /** The calls that answered approvals have allowed, by approval; they are part of its row. */
@@ -178,6 +195,22 @@ export class Rows {
         folded.add(id);
       }
     return { allowed, folded };
+  }
+
+  /** The files that messages show, the turns that end with a row that says that they were stopped or why they failed, and the last resumption of each turn. */
+  #shownElsewhere(order: readonly string[]) {
+    const sent = new Set<string>();
+    const stopped = new Set<string>();
+    const resumed = new Map<string, string>();
+    const failed = new Map<string, string | undefined>();
+    for (const id of order) {
+      const item = this.#store.getItem(id);
+      if (item?.kind === "message") for (const p of item.message.content ?? []) if (p.path) sent.add(p.path);
+      if (item?.kind === "notice" && item.notice.code === "stopped") stopped.add(item.turn_id ?? "");
+      if (item?.kind === "notice" && item.notice.code === "resumed") resumed.set(item.turn_id ?? "", id);
+      if (item?.kind === "notice" && item.notice.code === "failed") failed.set(item.turn_id ?? "", item.notice.text);
+    }
+    return { sent, stopped, resumed, failed };
   }
 
   /** The number of people in the conversation, with the reader. */
@@ -254,7 +287,7 @@ function belongs(item: ShownItem, workstream: string | undefined): boolean {
 function same(a: Row, b: Row): boolean {
   if (a.kind !== b.kind || a.workstream !== b.workstream || a.named !== b.named || a.signed !== b.signed) return false;
   if (a.kind === "tools" && b.kind === "tools") return a.ids.length === b.ids.length && a.ids.every((id, i) => id === b.ids[i]);
-  if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of && a.more === b.more;
+  if (a.kind === "segment" && b.kind === "segment") return a.id === b.id && a.index === b.index && a.of === b.of && a.more === b.more && a.cut === b.cut;
   return a.kind === "item" && b.kind === "item" && a.id === b.id && a.tools?.join() === b.tools?.join();
 }
 

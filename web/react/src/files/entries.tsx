@@ -1,9 +1,9 @@
-import { useEffect, useState } from "react";
 import type { ItemOf, Part } from "@parley-hq/client";
 import { safeHref } from "../markdown/markdown.js";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
+import { useImage } from "./image.js";
 
 const Preview = lazyPart(() => import("./preview.js").then((m) => m.Preview), null);
 
@@ -57,56 +57,32 @@ export function ShareEntry({ item }: { item: ItemOf<"share"> }) {
   );
 }
 
-/**
- * The address of an image of the session, and what to do when it cannot be shown. The server refuses its images to pages of other
- * origins, and to pages that sign in with a token: there the client fetches them.
- */
-function useImage(path: string | undefined): [string | undefined, () => void] {
-  const { client, store } = useShared();
-  const url = path ? client.artifactURL(store.id, path) : undefined;
-  const near = url !== undefined && new URL(url, location.href).origin === location.origin;
-  const [fetches, setFetches] = useState(!near);
-  const [blob, setBlob] = useState<string>();
-  useEffect(() => {
-    if (!path || !fetches) return;
-    const stop = new AbortController();
-    let made = "";
-    client.download(store.id, path, { signal: stop.signal }).then(
-      (b) => !stop.signal.aborted && setBlob((made = URL.createObjectURL(b))),
-      () => {},
-    );
-    return () => {
-      stop.abort();
-      URL.revokeObjectURL(made);
-    };
-  }, [client, store.id, path, fetches]);
-  return fetches ? [blob, () => setBlob(undefined)] : [url, () => setFetches(true)];
-}
-
-/** A file of a message. */
+/** A file of a message. A click on a picture shows it, a click on a name downloads the file. */
 export function FileChip({ part }: { part: Part }) {
   const { client, store, texts } = useShared();
   const name = part.name ?? part.path?.split("/").pop() ?? part.type;
   const [image, failed] = useImage(part.type === "image" ? part.path : undefined);
   const inner = (
     <>
-      {image ? (
-        <img className="pl-thumb" src={image} alt="" loading="lazy" onError={failed} />
-      ) : (
-        <Icon name={part.type === "image" ? "image" : "file"} size={14} />
-      )}
+      {!image && <Icon name={part.type === "image" ? "image" : "file"} size={14} />}
       <span>{name}</span>
       {part.size ? <span className="pl-muted">{texts.bytes(part.size)}</span> : null}
     </>
   );
-  return part.path ? (
-    <>
-      <a className="pl-chip" href={client.artifactURL(store.id, part.path)} download={name}>
-        {inner}
-      </a>
-      <Preview path={part.path} name={name} mediaType={part.media_type} size={part.size} />
-    </>
-  ) : (
-    <span className="pl-chip">{inner}</span>
+  return (
+    <span className={image ? "pl-tile" : "pl-chip"}>
+      {part.path && (
+        <Preview path={part.path} name={name} mediaType={part.media_type} size={part.size}>
+          {image && <img className="pl-thumb" src={image} alt="" loading="lazy" onError={failed} />}
+        </Preview>
+      )}
+      {part.path ? (
+        <a href={client.artifactURL(store.id, part.path)} download={name}>
+          {inner}
+        </a>
+      ) : (
+        inner
+      )}
+    </span>
   );
 }

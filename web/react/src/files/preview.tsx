@@ -1,8 +1,9 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, type ReactNode } from "react";
 import { parseCSV } from "../artifacts/csv.js";
 import { DataTable } from "../artifacts/table.js";
 import { useShared } from "../shared/context.js";
 import { Icon } from "../shared/icons.js";
+import { useImage } from "./image.js";
 
 /*
  * Previews of files, only on request. Files of agents are hostile: images are shown as images, values as a table; all others are
@@ -23,26 +24,30 @@ export function previewKind(mediaType: string | undefined, size: number | undefi
   return type === "application/pdf" ? "pdf" : undefined;
 }
 
-/** The button that shows a file in a dialog. */
-export function Preview({ path, name, mediaType, size }: { path: string; name: string; mediaType: string | undefined; size?: number | undefined }) {
-  const { texts, client, store, pageURL } = useShared();
+/** The button that shows a file in a dialog; it can be a small picture of the file. */
+export function Preview({ path, name, mediaType, size, children }: { path: string; name: string; mediaType: string | undefined; size?: number | undefined; children?: ReactNode }) {
+  const { texts, store, pageURL } = useShared();
   const dialog = useRef<HTMLDialogElement>(null);
   const [open, setOpen] = useState(false);
   useEffect(() => {
     if (open) dialog.current?.showModal();
   }, [open]);
   const kind = previewKind(mediaType, size);
-  if (!kind || ((kind === "media" || kind === "pdf") && !pageURL)) return null;
+  if (!kind || ((kind === "media" || kind === "pdf") && !pageURL)) return children;
   return (
     <>
-      <button type="button" className="pl-mini" aria-label={`${texts.preview}: ${name}`} onClick={() => setOpen(true)}>
-        <Icon name="page" size={14} />
-        <span>{texts.preview}</span>
+      <button type="button" className={children ? "pl-thumbbutton" : "pl-mini"} aria-label={`${texts.preview}: ${name}`} title={texts.preview} onClick={() => setOpen(true)}>
+        {children || (
+          <>
+            <Icon name="page" size={14} />
+            <span>{texts.preview}</span>
+          </>
+        )}
       </button>
       {open && (
         <dialog ref={dialog} className="pl-lightbox pl-preview" aria-label={name} onClose={() => setOpen(false)} onClick={(e) => e.target === e.currentTarget && dialog.current?.close()}>
           {kind === "image" ? (
-            <img src={client.artifactURL(store.id, path)} alt={name} />
+            <Image path={path} name={name} />
           ) : kind === "csv" ? (
             <Values path={path} />
           ) : (
@@ -56,6 +61,11 @@ export function Preview({ path, name, mediaType, size }: { path: string; name: s
       )}
     </>
   );
+}
+
+function Image({ path, name }: { path: string; name: string }) {
+  const [src, failed] = useImage(path);
+  return src ? <img src={src} alt={name} onError={failed} /> : <div className="pl-skeleton" />;
 }
 
 /** The first rows of comma-separated values. */

@@ -118,6 +118,9 @@ async function store(client: ParleyClient, session: string, file: File, onProgre
   return { type: info.media_type.startsWith("image/") ? "image" : "file", path: info.path, name, media_type: info.media_type, size: info.size };
 }
 
+/** Reports whether a file was stored by a composer: its message shows it, or will. */
+export const isAttachment = (path: string): boolean => /^files\/[^/]{10}\/[^/]+$/.test(path);
+
 function accepted(file: File, accept: string | undefined): boolean {
   if (!accept) return true;
   return accept.split(",").some((raw) => {

@@ -10,7 +10,9 @@ export function formats(locale: string) {
   const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0, useGrouping: false });
   const hourMinute = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
   const dayToo = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "short" });
+  const day = new Intl.DateTimeFormat(locale, { day: "numeric", month: "short" });
+  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto" });
+  const narrow = (n: number, unit: string): string => new Intl.NumberFormat(locale, { style: "unit", unit, unitDisplay: "narrow" }).format(n);
   const rules = new Intl.PluralRules(locale);
   const number = (n: number): string => plain.format(n);
   return {
@@ -28,15 +30,16 @@ export function formats(locale: string) {
       const n = Math.round(ms / (long ? 60_000 : 1000));
       return `${Math.floor(n / 60)} ${long ? "h" : "min"} ${n % 60} ${long ? "min" : "s"}`;
     },
+    /** A size with its unit, which stay on one line. */
     bytes(n: number): string {
-      if (n < 1000) return `${n} B`;
+      if (n < 1000) return `${n}\u00a0B`;
       const units = ["kB", "MB", "GB"];
       let u = -1;
       do {
         n /= 1000;
         u++;
       } while (n >= 999.5 && u < units.length - 1);
-      return `${(n < 10 ? one : whole).format(n)} ${units[u]}`;
+      return `${(n < 10 ? one : whole).format(n)}\u00a0${units[u]}`;
     },
     /** A time of today as hours and minutes, another with its day. */
     moment(at: string | number | undefined): string {
@@ -45,13 +48,22 @@ export function formats(locale: string) {
       if (Number.isNaN(d.getTime())) return "";
       return (d.toDateString() === new Date().toDateString() ? hourMinute : dayToo).format(d);
     },
-    /** How long ago a moment was, roughly. */
+    /** How long ago a moment was, in words; the day, if it was a week ago or more. */
     ago(at: string): string {
-      const s = (Date.parse(at) - Date.now()) / 1000;
-      if (s > -60) return relative.format(0, "second");
-      if (s > -3600) return relative.format(Math.round(s / 60), "minute");
-      if (s > -86_400) return relative.format(Math.round(s / 3600), "hour");
-      return relative.format(Math.round(s / 86_400), "day");
+      const s = (Date.now() - Date.parse(at)) / 1000;
+      if (s < 60) return relative.format(0, "second");
+      if (s < 3600) return relative.format(-Math.floor(s / 60), "minute");
+      if (s < 86_400) return relative.format(-Math.floor(s / 3600), "hour");
+      const days = Math.round((new Date().setHours(0, 0, 0, 0) - new Date(at).setHours(0, 0, 0, 0)) / 86_400_000);
+      return days < 7 ? relative.format(-days, "day") : day.format(Date.parse(at));
+    },
+    /** The same in as few letters as possible, for the eye. */
+    agoShort(at: string): string {
+      const s = (Date.now() - Date.parse(at)) / 1000;
+      if (s < 60) return relative.format(0, "second");
+      if (s < 3600) return narrow(Math.floor(s / 60), "minute");
+      if (s < 86_400) return narrow(Math.floor(s / 3600), "hour");
+      return s < 604_800 ? narrow(Math.floor(s / 86_400), "day") : day.format(Date.parse(at));
     },
   };
 }

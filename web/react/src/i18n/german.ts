@@ -20,6 +20,7 @@ export const german: Texts = {
   attach: "Dateien hinzufügen",
   removeFile: (name) => `${name} entfernen`,
   retry: "Erneut versuchen",
+  tryAgain: "Noch einmal versuchen",
   tooLarge: (name, limit) => `${name} ist größer als ${limit} und wurde nicht hinzugefügt.`,
   tooMany: (n) => `Eine Nachricht kann höchstens ${count(n, "Datei", "Dateien")} enthalten.`,
   notAccepted: (name) => `${name} hat einen Dateityp, der hier nicht angenommen wird.`,
@@ -39,6 +40,7 @@ export const german: Texts = {
   editNote: "Die geänderte Nachricht beginnt einen Zweig. Dieses Gespräch bleibt, wie es ist.",
   withdrawn: "Zurückgenommen",
   withdraw: "Zurücknehmen",
+  notWithdrawn: "Nicht zurückgenommen",
   discard: "Verwerfen",
   steered: "In den laufenden Durchlauf übernommen",
   copy: "Kopieren",
@@ -216,7 +218,7 @@ export const german: Texts = {
 
   // Notices.
   notices: {
-    stop_requested: "Anhalten verlangt", stopped: "Angehalten", failed: "Der Durchlauf ist gescheitert", interrupted: "Der Durchlauf wurde unterbrochen", resumed: "Fortgesetzt",
+    stopped: "Angehalten", failed: "Der Durchlauf ist gescheitert", interrupted: "Der Durchlauf wurde unterbrochen", resumed: "Fortgesetzt",
     session_completed: "Das Gespräch ist abgeschlossen", session_failed: "Das Gespräch ist gescheitert", steered: "Gelenkt", follow_up: "Nachricht an",
     notification: "",
   },
@@ -230,6 +232,8 @@ export const german: Texts = {
   workstreamsRun: (n) => `${count(n, "Arbeitsstrang läuft", "Arbeitsstränge laufen")}`,
   working: "Arbeitet",
   waiting: "Wartet auf dich",
+  waitsForAnswer: "Wartet auf eine Antwort",
+  readOnly: "Du kannst dieses Gespräch lesen. Wer hier schreibt und antwortet, bestimmt die Person, der es gehört.",
   completed: "Abgeschlossen",
   failedStatus: "Gescheitert",
   connecting: "Verbindet",

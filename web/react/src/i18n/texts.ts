@@ -21,6 +21,7 @@ export const english = {
   attach: "Add files",
   removeFile: (name: string) => `Remove ${name}`,
   retry: "Retry",
+  tryAgain: "Try again",
   tooLarge: (name: string, limit: string) => `${name} is larger than ${limit} and was not added.`,
   tooMany: (n: number) => `A message can have at most ${count(n, "file", "files")}.`,
   notAccepted: (name: string) => `${name} has a file type that is not accepted here.`,
@@ -40,6 +41,7 @@ export const english = {
   editNote: "The changed message starts a branch. This conversation stays as it is.",
   withdrawn: "Withdrawn",
   withdraw: "Withdraw",
+  notWithdrawn: "Not withdrawn",
   discard: "Discard",
   steered: "Added to the running turn",
   copy: "Copy",
@@ -219,7 +221,7 @@ export const english = {
 
   // Notices.
   notices: {
-    stop_requested: "Stop requested", stopped: "Stopped", failed: "The turn failed", interrupted: "The turn was interrupted", resumed: "Resumed",
+    stopped: "Stopped", failed: "The turn failed", interrupted: "The turn was interrupted", resumed: "Resumed",
     session_completed: "The conversation was completed", session_failed: "The conversation failed", steered: "Steered", follow_up: "Message to",
     notification: "",
   } as Record<string, string>,
@@ -233,6 +235,8 @@ export const english = {
   writing: "Writing",
   workstreamsRun: (n: number) => `${count(n, "workstream", "workstreams")} running`,
   waiting: "Needs you",
+  waitsForAnswer: "Waits for an answer",
+  readOnly: "You can read this conversation. Its owner decides who writes and answers here.",
   completed: "Completed",
   failedStatus: "Failed",
   connecting: "Connecting",

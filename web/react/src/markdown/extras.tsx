@@ -12,6 +12,8 @@ import type { FormulaToken, NoteRefToken, NoteToken } from "./syntax.js";
 const Diagram = lazyPart(() => import("./diagram.js").then((m) => m.Diagram), <div className="pl-skeleton pl-skeleton-chart" />);
 
 export { FileChip, FileEntry, ShareEntry } from "../files/entries.js";
+export { ErrorEntry, Notice, StatusLine } from "../entries/notices.js";
+export { Thinking } from "../entries/thinking.js";
 export { quoted } from "../entries/quote.js";
 export { Picture } from "./picture.js";
 export { syntax } from "./syntax.js";

@@ -32,7 +32,7 @@ export function EndedPrompt({ item, lost, tools }: { item: ItemOf<"prompt">; los
     head = (
       <>
         <Icon name="clock" size={14} />
-        <span>{p.input?.error || texts.expired}</span>
+        <span>{[texts.expired, p.input?.error].filter(Boolean).join(" · ")}</span>
       </>
     );
   else
@@ -47,7 +47,7 @@ export function EndedPrompt({ item, lost, tools }: { item: ItemOf<"prompt">; los
       <details open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
         <summary>
           <span className="pl-ended-q" dir="auto">
-            {questionOf(p, texts)}
+            {questionOf(p, texts, true)}
           </span>
           <span className="pl-ended-a">
             {head}

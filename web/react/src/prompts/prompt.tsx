@@ -2,6 +2,7 @@ import { useCallback, useEffect, useRef, type RefObject } from "react";
 import { ParleyError, type Answer, type ItemOf, type PromptItem } from "@parley-hq/client";
 import type { Texts } from "../i18n/texts.js";
 import { workstreamName, useRowState, useShared } from "../shared/context.js";
+import { focused } from "../shared/focus.js";
 import { useConnection, useEverySecond } from "../shared/hooks.js";
 import { lazyPart } from "../shared/lazy.js";
 import { Countdown } from "./countdown.js";
@@ -23,22 +24,48 @@ export interface FormProps {
 
 /** The entry of a prompt; tools are the calls that an answered approval has allowed. */
 export function PromptCard({ item, tools }: { item: ItemOf<"prompt">; tools?: readonly string[] | undefined }) {
-  const { texts, answer, me } = useShared();
+  const { texts, answer, me, edit } = useShared();
   const p = item.prompt;
+  const refused = useRef<HTMLElement>(undefined); // had the focus when its answer was refused
   const [sending, setSending] = useRowState(`sending ${p.request_id}`, false);
   const [error, setError] = useRowState<string | undefined>(`error ${p.request_id}`, undefined);
   // An answer may be refused after the prompt was closed here.
   const [lost, setLost] = useRowState<string | undefined>(`lost ${p.request_id}`, undefined);
-  const send = (a: Answer) => {
+  useEffect(() => {
+    if (!sending) refused.current?.focus();
+    refused.current = undefined;
+  }, [sending]);
+  const send = (a: Answer, card: Element) => {
+    const root = card.getRootNode() as Document | ShadowRoot;
+    const from = card.contains(root.activeElement) ? (root.activeElement as HTMLElement) : undefined;
+    const entry = card.closest("article");
+    // A field that is disabled or removed loses the focus. A person who has it elsewhere by then keeps it.
+    const lostFocus = () => {
+      const now = focused();
+      return from !== undefined && (!now || now === document.body || card.contains(now));
+    };
+    // The person continues in the composer, or without a keyboard at the entry.
+    const proceed = () => {
+      if (!lostFocus()) return;
+      if (edit && matchMedia("(pointer: fine)").matches) edit("", []);
+      else entry?.focus({ preventScroll: true });
+    };
     setSending(true);
     setError(undefined);
     answer(p.request_id, a).then(
-      () => setSending(false),
+      () => {
+        setSending(false);
+        proceed();
+      },
       (err: unknown) => {
         setSending(false);
-        if (err instanceof ParleyError && (err.code === "conflict" || err.code === "gone"))
+        if (err instanceof ParleyError && (err.code === "conflict" || err.code === "gone")) {
           setLost(err.details.answered_by ? texts.answeredElsewhere(nameOf(err.details.answered_by, me, texts)) : texts.tooLate);
-        else setError(err instanceof Error ? err.message : String(err));
+          proceed();
+        } else {
+          if (lostFocus()) refused.current = from;
+          setError(err instanceof Error ? err.message : String(err));
+        }
       },
     );
   };
@@ -46,14 +73,14 @@ export function PromptCard({ item, tools }: { item: ItemOf<"prompt">; tools?: re
   return <EndedPrompt item={item} lost={lost} tools={tools} />;
 }
 
-/** The question of a prompt in one text. */
-export function questionOf(p: Pick<PromptItem, "input" | "approval" | "permission">, texts: Texts): string {
+/** The question of a prompt in one text; with `listed` the scopes of a permission are shown beside it. */
+export function questionOf(p: Pick<PromptItem, "input" | "approval" | "permission">, texts: Texts, listed = false): string {
   if (p.input) return p.input.input_type === "oauth_consent" && p.input.text === p.input.url ? texts.permissionTitle : p.input.text;
   if (p.approval) return p.approval.text || texts.mayRun(p.approval.calls[0]?.tool ?? "");
-  return texts.permissionTitle;
+  return texts.permissionTitle + (p.permission && !listed ? `: ${p.permission.scopes.join(", ")}` : "");
 }
 
-function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: string | undefined; lost: string | undefined; answer: (a: Answer) => void }) {
+function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: string | undefined; lost: string | undefined; answer: (a: Answer, card: Element) => void }) {
   const { item, sending, error, lost } = props;
   const shared = useShared();
   const { store, texts, mode } = shared;
@@ -77,7 +104,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
   shared.memory.set(`seen ${p.request_id}`, true);
   useEffect(() => EndedPrompt.preload(), []);
   const send = (a: Answer) => {
-    if (armed() && !sending) props.answer(a);
+    if (armed() && !sending && card.current) props.answer(a, card.current);
   };
   const form: FormProps = { id: p.request_id, disabled: sending || late || lost !== undefined || mode === "read-only", send, error };
   const required = p.input ? p.input.required !== false : true;
@@ -87,7 +114,7 @@ function OpenPrompt(props: { item: ItemOf<"prompt">; sending: boolean; error: st
       <div className="pl-prompt-head">
         <div className="pl-grow">
           <div className="pl-question" dir="auto" id={`q-${p.request_id}`}>
-            {questionOf(p, texts)}
+            {questionOf(p, texts, true)}
           </div>
           <div className="pl-asked">
             {texts.askedBy(who)} · {required ? texts.neededToContinue : texts.optional}

@@ -1,5 +1,6 @@
 import { createContext, useContext, useState, type ReactNode } from "react";
-import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, Part, SessionStore, ToolItem, Workstream } from "@parley-hq/client";
+import type { Answer, AgentArtifact, Event, Item, ItemOf, ParleyClient, Part, Session, SessionStore, ToolItem, Workstream } from "@parley-hq/client";
+import type { BranchPoint } from "../conversation/props.js";
 import type { Texts } from "../i18n/texts.js";
 
 /** Custom renderers of a host; when one returns undefined, the default is used. */
@@ -15,6 +16,11 @@ export interface Renderers {
 }
 
 export type Mode = "interactive" | "answer-only" | "read-only";
+
+/** The role of a member or the owner of a session; undefined for others, such as administrators who are no members, and where nobody is signed in. */
+export function roleIn(s: Session | undefined, me: string | undefined): string | undefined {
+  return me === undefined ? undefined : s?.owner.id === me ? "owner" : s?.members?.find((m) => m.actor.id === me)?.role;
+}
 
 /** The values that all components of one conversation share. */
 export interface Shared {
@@ -33,12 +39,16 @@ export interface Shared {
   inView: InView;
   /** Workstreams whose transcript is open in their row. */
   threads: InView;
+  /** The panel shows the plan. */
+  planBeside?: boolean;
   /** Draws the entries of a workstream; absent where no transcript can be opened. */
   thread?: (workstream: string) => ReactNode;
-  /** Puts a message into the composer; absent without a composer. */
+  /** Puts a message into the composer, which gets the focus; absent without a composer. */
   edit: ((text: string, files: Part[]) => void) | undefined;
   /** Sends a message in place of the one at a sequence, in a copy of the conversation; absent: messages cannot be changed. */
   branch: ((seq: number, text: string, files: Part[]) => Promise<void>) | undefined;
+  /** Where other branches begin. */
+  branches?: readonly BranchPoint[] | undefined;
   inspect: ((seq: number) => void) | undefined;
   scrollTo: (id: string) => void;
   onLinkClick: ((href: string, e: React.MouseEvent) => void) | undefined;
@@ -119,3 +129,6 @@ export function workstreamColour({ store }: Shared, id: string): number {
 export function workstreamName({ store }: Shared, id: string): string {
   return store.getState()?.workstreams.find((w) => w.id === id)?.name || id;
 }
+
+/** Reports whether an interactive workstream has answered and waits for a message. */
+export const waitsForMessage = (w: Workstream): boolean => Boolean(w.interactive && !w.ended_at && !w.working_since);

@@ -41,6 +41,16 @@ export function useItemPart<T>(store: SessionStore, id: string, part: (item: Sho
   );
 }
 
+/** Why a request of a person failed; it is forgotten when a lost connection is back. */
+export function useFault(store: SessionStore): [string | undefined, (fault: string | undefined) => void] {
+  const [fault, setFault] = useState<string>();
+  const live = useConnection(store).state === "live";
+  useEffect(() => {
+    if (live) setFault(undefined);
+  }, [live]);
+  return [fault, setFault];
+}
+
 export function useView(store: SessionStore): View | undefined {
   return useSyncExternalStore(
     useCallback((f) => store.subscribe("state", f), [store]),
@@ -74,6 +84,20 @@ export function useOlder(store: SessionStore): Older {
   return useSyncExternalStore(
     useCallback((f) => store.subscribe("older", f), [store]),
     () => store.getOlder(),
+  );
+}
+
+/** A text about the items, read again with every event and every block that begins or ends. */
+export function useDoing(store: SessionStore, read: () => string): string {
+  return useSyncExternalStore(
+    useCallback(
+      (f) => {
+        const leave = [store.onEvent(f), store.subscribe("order", f)];
+        return () => leave.forEach((l) => l());
+      },
+      [store],
+    ),
+    read,
   );
 }
 

@@ -1,6 +1,7 @@
 import { useEffect, useRef, useState } from "react";
 import type { ItemOf, Task } from "@parley-hq/client";
 import { useRowState, useShared } from "../shared/context.js";
+import { usePlan } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { lazyPart } from "../shared/lazy.js";
 
@@ -54,18 +55,32 @@ function useChanged(tasks: Task[]): ReadonlySet<string> {
 
 export const tasksDone = (tasks: Task[]): number => tasks.filter((t) => t.status === "done" || t.status === "skipped").length;
 
+/** A plan in the conversation. It is one line while the panel shows its tasks. */
 export function PlanEntry({ item }: { item: ItemOf<"plan"> }) {
-  const { texts } = useShared();
+  const { store, texts, planBeside } = useShared();
+  const newest = usePlan(store);
   const [open, setOpen] = useRowState(`plan ${item.id}`, false);
   const { tasks, comment, revision } = item.plan;
   const active = tasks.find((t) => t.status === "in_progress");
+  const line = (
+    <>
+      <span className="pl-thread-name">{texts.plan}</span>
+      <span className="pl-summary">{active?.title ?? ""}</span>
+      <span className="pl-state">{texts.planProgress(tasksDone(tasks), tasks.length)}</span>
+    </>
+  );
+  if (planBeside && JSON.stringify(tasks) === JSON.stringify(newest?.tasks)) {
+    return (
+      <div className="pl-tool">
+        <div className="pl-line">{line}</div>
+      </div>
+    );
+  }
   return (
     <details className="pl-tool" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}>
       <summary>
         <Icon name="chevron" size={14} />
-        <span className="pl-thread-name">{texts.plan}</span>
-        <span className="pl-summary">{active?.title ?? ""}</span>
-        <span className="pl-state">{texts.planProgress(tasksDone(tasks), tasks.length)}</span>
+        {line}
       </summary>
       {open && (
         <div className="pl-tool-body">

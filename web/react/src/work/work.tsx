@@ -1,4 +1,4 @@
-import { useEffect, useRef, useState } from "react";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import type { Workstream } from "@parley-hq/client";
 import { clock, plain } from "../i18n/formats.js";
 import { workstreamColour, useRowState, useShared } from "../shared/context.js";
@@ -83,7 +83,18 @@ function depth(all: Workstream[], w: Workstream): number {
 function Lane({ work: w, axis, chosen, choose }: { work: Workstream; axis: Axis; chosen: boolean; choose: () => void }) {
   const shared = useShared();
   const steering = useSteering(w);
-  const [beside, setBeside] = useRowState(`beside ${w.id}`, false);
+  const { threads } = shared;
+  const [chosenBeside, setBeside] = useRowState(`beside ${w.id}`, false);
+  // A transcript is on the page once: in its row or here.
+  const inRow = useSyncExternalStore(threads.subscribe, () => threads.has(w.id));
+  useEffect(() => {
+    if (inRow) setBeside(false);
+  }, [inRow]);
+  const beside = chosenBeside && !inRow;
+  const show = (open: boolean) => {
+    setBeside(open);
+    if (open) threads.set(w.id, false);
+  };
   const nested = depth(shared.store.getState()?.workstreams ?? [], w);
   return (
     <li className={`pl-lane pl-lane-${workstreamColour(shared, w.id)}`} data-depth={nested || undefined}>
@@ -98,7 +109,7 @@ function Lane({ work: w, axis, chosen, choose }: { work: Workstream; axis: Axis;
         <SteeringMenu work={w} steering={steering} />
       </div>
       {steering.form}
-      <details className="pl-beside" open={beside} onToggle={(e) => e.target === e.currentTarget && setBeside(e.currentTarget.open)}>
+      <details className="pl-beside" open={beside} onToggle={(e) => e.target === e.currentTarget && e.currentTarget.open !== beside && show(e.currentTarget.open)}>
         <summary>
           <Icon name="chevron" size={14} />
           {shared.texts.showTranscript}

@@ -3,7 +3,7 @@ import type { ItemOf, Workstream } from "@parley-hq/client";
 import { clock, plain } from "../i18n/formats.js";
 import type { Texts } from "../i18n/texts.js";
 import { Markdown } from "../markdown/markdown.js";
-import { workstreamColour, useShared } from "../shared/context.js";
+import { waitsForMessage, workstreamColour, useShared } from "../shared/context.js";
 import { useDrawn } from "../shared/hooks.js";
 import { Icon, type IconName } from "../shared/icons.js";
 import { Thread } from "./thread.js";
@@ -59,14 +59,14 @@ export function WorkstreamEntry({ item }: { item: ItemOf<"workstream"> }) {
   );
 }
 
-/** The used share of the time until the deadline. */
+/** The share of the time until the deadline that is left. */
 function TimeBar({ work: w }: { work: Workstream }) {
   const { store } = useShared();
   const fill = useRef<HTMLSpanElement>(null);
   useDrawn(() => {
     const from = Date.parse(w.launched_at ?? "");
     const all = Date.parse(w.deadline ?? "") - from;
-    if (fill.current) fill.current.style.inlineSize = `${Math.min(100, Math.max(0, ((store.serverNow() - from) / all) * 100))}%`;
+    if (fill.current) fill.current.style.inlineSize = `${Math.min(100, Math.max(0, (1 - (store.serverNow() - from) / all) * 100))}%`;
   });
   return (
     <span className="pl-timebar" aria-hidden="true">
@@ -74,9 +74,6 @@ function TimeBar({ work: w }: { work: Workstream }) {
     </span>
   );
 }
-
-/** Reports whether an interactive workstream has answered and waits for a message. */
-const waitsForMessage = (w: Workstream): boolean => Boolean(w.interactive && !w.ended_at && !w.working_since);
 
 function stateText(w: Workstream, texts: Texts): string | undefined {
   if (w.state !== "running") return texts.workStatus[w.state] ?? w.state;
