@@ -9,7 +9,7 @@ import { openTab, startBrowser, startServer, until } from "../../web/testing/ser
 let parley, vite, browser;
 before(async () => {
   parley = await startServer();
-  process.env.PARLEY = parley.url;
+  process.env.PARLEY_URL = parley.url;
   vite = await createServer({ root: import.meta.dirname, server: { port: 0, host: "127.0.0.1" }, logLevel: "error" });
   await vite.listen();
   browser = await startBrowser(chromium);
@@ -49,6 +49,20 @@ test("a conversation, an approval, a reload, a kill of the server and a second d
   const shown = await page.locator("main").innerText();
   for (const [text, times] of [["You said: hello", 1], ["tok1 tok2 ", 2], ["tok80", 2], ["tok90", 1]])
     assert.equal(shown.split(text).length - 1, times, `${text} in ${shown}`);
+});
+
+test("a kill of the server in the run after an answer", async () => {
+  const { page, say } = await openTab(browser, `http://127.0.0.1:${vite.httpServer.address().port}/`);
+  await say("/tour");
+  await page.getByRole("button", { name: "Same quarter" }).click();
+  await page.getByRole("button", { name: "Approve" }).click();
+  await page.getByText("That was the tour").waitFor(); // its last text is being written
+  await parley.kill();
+  await parley.again();
+  await page.getByText("All of it is in the log").waitFor();
+  assert.equal((await page.locator("main").innerText()).split("That was the tour").length - 1, 1);
+  await say("hello");
+  await page.getByText("You said: hello").waitFor();
 });
 
 /** A client of the NeMo Agent Toolkit in the conversation: it sends texts, and waits for frames and texts. */

@@ -12,7 +12,7 @@ async def answer(turn):
         if not ok:
             await turn.say(f"Then not. {ok.reason}")
             return
-        await turn.tool("pay", {"to": turn.text[4:]}, lambda to: f"paid {to}")
+        await turn.tool("pay", {"to": turn.text[4:]}, lambda to: f"paid {to}", call_id=ok.call_id)
     await turn.say(my_agent(turn.text))
 
 asyncio.run(parley.work("echo", answer))

@@ -1,4 +1,4 @@
-import { CopilotChat, CopilotKitProvider, useInterrupt } from "@copilotkit/react-core/v2";
+import { CopilotChat, CopilotKitProvider, useAgent, useInterrupt } from "@copilotkit/react-core/v2";
 import "@copilotkit/react-core/v2/styles.css";
 import { useState } from "react";
 import { createRoot } from "react-dom/client";
@@ -49,7 +49,13 @@ function Page() {
   useInterrupt({ agentId: "demo", render: (props) => <Question {...props} /> });
   // The connection was lost: the chat connects to its thread again when the server can be reached.
   const [lost, setLost] = useState(0);
-  const reconnect = ({ error }) => error instanceof TypeError && reachable().then(() => setLost((n) => n + 1));
+  const { agent } = useAgent({ agentId: "demo" });
+  const reconnect = async ({ error }) => {
+    if (!(error instanceof TypeError)) return;
+    await reachable();
+    agent.pendingInterrupts = []; // it keeps one that it has answered until a run ends, and does not connect then
+    setLost((n) => n + 1);
+  };
   return <CopilotChat key={lost} agentId="demo" threadId={threadId} onError={reconnect} />;
 }
 

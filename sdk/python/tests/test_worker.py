@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import logging
 import os
 import socket
 import sys
@@ -48,6 +49,37 @@ def texts(events: list[dict[str, Any]]) -> list[str]:
 
 def end(events: list[dict[str, Any]]) -> dict[str, Any]:
     return [e for e in events if e["type"] == "turn.completed"][-1]["payload"]
+
+
+class AddressTest(Case):
+    async def test_wrong_address_is_refused(self) -> None:
+        async def answer(turn: parley.Turn) -> None:
+            raise AssertionError
+
+        for url in "localhost:8000", "http://", "ws://127.0.0.1:8000", "http://127.0.0.1:8000,nonsense":
+            with self.assertRaisesRegex(parley.ParleyError, "is not the address of a server"):
+                await asyncio.wait_for(parley.work("py", answer, url=url), 10)
+
+    async def test_server_that_is_not_running_is_reported(self) -> None:
+        async def answer(turn: parley.Turn) -> None:
+            raise AssertionError
+
+        reported = asyncio.Event()
+
+        class Report(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                if record.levelno == logging.WARNING and "cannot be reached" in record.getMessage():
+                    reported.set()
+
+        report = Report()
+        logging.getLogger("parley").addHandler(report)
+        self.addCleanup(logging.getLogger("parley").removeHandler, report)
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            task = asyncio.create_task(parley.work("py", answer, url=f"http://127.0.0.1:{closed.getsockname()[1]}", backoff=QUICK))
+            await asyncio.wait_for(reported.wait(), 10)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
 
 class NodesTest(Case):
@@ -121,6 +153,23 @@ class MethodTest(Case):
                  if e["type"].startswith("agent.") and e["payload"].get("phase") != "waiting"]  # it may precede the worker
         self.assertEqual(kinds, ["status", "thinking", "plan", "tool_call", "tool_result", "tool_call", "tool_error", "input_request", "input_request",
                                  "approval_request", "permission_request", "artifact", "artifact", "usage", "text"])
+
+    async def test_approved_call_has_the_id_of_its_approval(self) -> None:
+        server = await self.serve()
+
+        async def answer(turn: parley.Turn) -> None:
+            allowed = await turn.approve("pay", {"eur": 5})
+            paid = await turn.tool("pay", {"eur": 5}, lambda eur: f"paid {eur}", call_id=allowed.call_id)
+            await turn.say(f"{bool(allowed)} {paid}")
+
+        self.start_worker(server, answer)
+        await server.start_session("a", "pay")
+        asked = (await server.until("a", "agent.approval_request"))[-1]["payload"]
+        call_id = asked["calls"][0]["call_id"]
+        await server.request("POST", f"/sessions/a/prompts/{asked['request_id']}/answer", {"decisions": [{"call_id": call_id, "approve": True}]})
+        events = await server.until("a", "turn.completed")
+        self.assertEqual(texts(events), ["True paid 5"])
+        self.assertEqual([e["payload"]["call_id"] for e in events if e["type"].startswith("agent.tool_")], [call_id, call_id])
 
     async def test_turn_waits_for_workstreams(self) -> None:
         server = await self.serve()
@@ -198,16 +247,20 @@ class MethodTest(Case):
 
     async def test_long_text_is_split_into_blocks(self) -> None:
         server = await self.serve()
-        text = "a\n\"日<" * 150_000
+        mixed, foreign = "a\n\"日<" * 150_000, "ü" * 600_000
 
         async def answer(turn: parley.Turn) -> None:
-            await turn.say(text[i:i + 100_001] for i in range(0, len(text), 100_001))
+            if turn.text == "mixed":
+                await turn.say(mixed[i:i + 100_001] for i in range(0, len(mixed), 100_001))
+            else:
+                await turn.say(foreign)
 
         self.start_worker(server, answer)
-        await server.start_session("l", "go")
-        events = await server.until("l", "turn.completed")
-        self.assertEqual(end(events)["outcome"], "done")
-        self.assertEqual("".join(texts(events)), text)
+        for name, text in ("mixed", mixed), ("foreign", foreign):
+            await server.start_session(name, name)
+            events = await server.until(name, "turn.completed")
+            self.assertEqual(end(events)["outcome"], "done", end(events))
+            self.assertEqual("".join(texts(events)), text)
 
 
 class KillTest(Case):

@@ -199,15 +199,17 @@ class Turn:
 
     # Tools.
 
-    async def tool(self, name: str, params: Mapping[str, Any], run: Callable[..., T | Awaitable[T]], *, repeatable: bool = False) -> T:
+    async def tool(self, name: str, params: Mapping[str, Any], run: Callable[..., T | Awaitable[T]], *, call_id: str | None = None,
+                   repeatable: bool = False) -> T:
         """Runs a tool: the call is stored before ``run(**params)`` starts, its result or error after.
 
         A call that has a result is not run again. An interrupted call is run again only if it is repeatable;
         otherwise it becomes a tool error and raises UnknownOutcome. Functions that are not async run in a thread.
+        A call that a person has approved has the ``call_id`` of the decision, so that pages show both as one entry.
         """
         step = self._step()
         again = self._is_stored(step)
-        call_id = f"c{self._bare}-{step}"
+        call_id = call_id or f"c{self._bare}-{step}"
         call = {"call_id": call_id, "tool": name, "params": dict(params), **({"repeatable": True} if repeatable else {})}
         began = await self._put(step, "agent.tool_call", call)
         end = f"{step}-end"

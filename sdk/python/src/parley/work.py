@@ -48,6 +48,9 @@ async def work(name: str, answer: Handler, *, url: str | Sequence[str] | None = 
     """
     url = url or os.environ.get("PARLEY_URL") or "http://127.0.0.1:8000"
     urls = [u.strip().rstrip("/") for u in (url.split(",") if isinstance(url, str) else url)]
+    for u in urls:
+        if urlsplit(u).scheme not in ("http", "https") or not urlsplit(u).netloc:
+            raise ParleyError("invalid", f'"{u}" is not the address of a server: use something like http://127.0.0.1:8000')
     await _Worker(name, answer, urls, token or os.environ.get("PARLEY_TOKEN"), slots, grace, idle_timeout, backoff, commands).run()
 
 
@@ -120,7 +123,7 @@ class _Worker:
         try:
             async with connect(self._address(), additional_headers=self._headers(), max_size=64 << 20, open_timeout=self._idle_timeout,
                                close_timeout=2, user_agent_header="parley-python", proxy=None) as conn:
-                await conn.send(json.dumps({"op": "ready", "slots": self._slots, "commands": self._commands, "turns": list(self._turns)}))
+                await conn.send(_packed({"op": "ready", "slots": self._slots, "commands": self._commands, "turns": list(self._turns)}))
                 self._conn = conn
                 self._notify()
                 while True:
@@ -144,8 +147,10 @@ class _Worker:
                 _log.info("worker %s: connection lost (%s), reconnecting", self._name, err)
             return progress
         except (OSError, WebSocketException, InvalidHandshake, asyncio.TimeoutError, ValueError) as err:
-            if not self._leaving:
+            if progress and not self._leaving:
                 _log.info("worker %s: connection lost (%s), reconnecting", self._name, err or type(err).__name__)
+            elif not self._leaving:
+                _log.warning("worker %s: the server at %s cannot be reached (%s), trying again", self._name, self._url, err or type(err).__name__)
             return progress
 
     def _receive(self, f: dict[str, Any]) -> None:
@@ -285,8 +290,7 @@ class _Worker:
             reply: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
             self._calls[id] = reply
             try:
-                # NaN and Infinity are not JSON: the server could not read the id of the frame.
-                await conn.send(json.dumps({**make(), "id": id, "turn_id": turn.id}, allow_nan=False))
+                await conn.send(_packed({**make(), "id": id, "turn_id": turn.id}))
                 return await reply
             except (Offline, OSError, WebSocketException):
                 if self._conn is conn:
@@ -302,7 +306,7 @@ class _Worker:
         if frame is None:
             return
         try:
-            await conn.send(json.dumps({**frame, "turn_id": turn.id}))
+            await conn.send(_packed({**frame, "turn_id": turn.id}))
         except (OSError, WebSocketException):
             if self._conn is conn:
                 self._conn = None
@@ -333,3 +337,13 @@ def _error_in(body: bytes | bytearray | None) -> ParleyError:
 
 def _refused(err: InvalidStatus) -> ParleyError:
     return _error_in(err.response.body)
+
+
+def _packed(frame: dict[str, Any]) -> str:
+    """A frame as JSON. NaN and Infinity are refused: they are not JSON, and the server could not read the id of the frame."""
+    text = json.dumps(frame, ensure_ascii=False, allow_nan=False)  # escaped, a text could be larger than an event
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair; the server says so
+        return json.dumps(frame, allow_nan=False)
+    return text
