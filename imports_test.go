@@ -69,7 +69,7 @@ var rules = []rule{
 
 	{folder: "internal/agents/replay", own: []string{"chat", "agent", "client"}},
 	{folder: "internal/agentconfig", own: []string{"chat", "agent", "internal/agents/demo", "internal/agents/httpagent", "internal/agents/model", "internal/agents/tool", "internal/config"}},
-	{folder: "internal/agentfleet", own: []string{"agent", "chat", "internal/agents/demo", "internal/config"}},
+	{folder: "internal/agentfleet", own: []string{"agent", "internal/agents/demo", "internal/config"}},
 
 	{folder: "internal/record", own: []string{"chat", "internal/retry"}},
 	{folder: "internal/grant", own: []string{"chat", "internal/edge", "internal/record", "internal/wire"}},
@@ -87,7 +87,7 @@ var rules = []rule{
 	{folder: "internal/dialect/agui", own: []string{"chat", "internal/core", "internal/aguiwire", "internal/attachment", "internal/edge", "internal/jsonpatch", "internal/pages", "internal/turnlog", "internal/wire", "internal/dialect/agui/tanstack"}},
 	{folder: "internal/dialect/agui/tanstack", own: []string{"internal/aguiwire"}},
 	{folder: "internal/dialect/letta", own: []string{"chat", "internal/core", "internal/attachment", "internal/edge", "internal/record", "internal/retry", "internal/turnlog", "internal/wire", "internal/llm", "internal/dialect/letta/stream"}},
-	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/core", "internal/llm"}},
+	{folder: "internal/dialect/letta/stream", own: []string{"chat", "internal/core", "internal/llm", "internal/turnlog"}},
 	{folder: "internal/dialect/vertesia", own: []string{"chat", "internal/core", "internal/edge", "internal/retry", "internal/wire", "internal/dialect/vertesia/files"}},
 	{folder: "internal/dialect/vertesia/files", own: []string{"chat", "internal/core", "internal/edge", "internal/wire"}},
 	{folder: "internal/dialect/x1", own: []string{"chat", "internal/core", "internal/bus", "internal/edge", "internal/wire", "internal/sealed"}, libs: []string{"github.com/nats-io/nats.go"}},

@@ -188,8 +188,9 @@ func appendAtOwner(e *env) (results []*result, err error) {
 	return results, nil
 }
 
-// sayings returns for each of n new sessions a function that appends a message of 300 bytes, and an event as it is stored.
-func sayings(e *env, sessions *session.Sessions, n int) (steps []func() error, event []byte, err error) {
+// sayings returns for each of n new sessions a function that appends a message of 300 bytes, and an event of each as it is
+// stored.
+func sayings(e *env, sessions *session.Sessions, n int) (steps []func() error, stored [][]byte, err error) {
 	text := strings.Repeat("lorem ipsum ", 25)[:289]
 	for range n {
 		sess, _, err := sessions.Create(e.ctx, user, chat.NewSession{Agent: chat.NoAgent})
@@ -203,8 +204,8 @@ func sayings(e *env, sessions *session.Sessions, n int) (steps []func() error, e
 		if err != nil {
 			return nil, nil, err
 		}
-		event = events[0].Fact().JSON
+		stored = append(stored, events[0].Fact().JSON)
 		steps = append(steps, func() error { _, err := say(); return err })
 	}
-	return steps, event, nil
+	return steps, stored, nil
 }

@@ -29,14 +29,16 @@ func pebbleKey(writer int, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{'E'}, uint64(writer)), seq)
 }
 
-// pairs returns steps that store what an append stores: the event, the session's head, and a difference to the counter of bytes.
-func (b pebbleDB) pairs(n int, event []byte) []func() error {
-	steps := make([]func() error, n)
-	head, bytes := make([]byte, 40), binary.BigEndian.AppendUint64(nil, uint64(len(event)))
+// pairs returns a step for each event that stores what an append stores: an event, the session's head, and a difference to the
+// counter of bytes. The events take turns, because equal values in a row would be compressed far better than real ones.
+func (b pebbleDB) pairs(events [][]byte) []func() error {
+	steps := make([]func() error, len(events))
+	head, bytes := make([]byte, 40), binary.BigEndian.AppendUint64(nil, uint64(len(events[0])))
 	for w := range steps {
 		var seq uint64
 		steps[w] = func() error {
 			seq++
+			event := events[(uint64(w)+seq)%uint64(len(events))]
 			batch := b.NewBatch()
 			err := errors.Join(batch.Set(pebbleKey(w, seq), event, nil), batch.Set(pebbleKey(w, 1<<64-1), head, nil), batch.Merge([]byte("bytes"), bytes, nil))
 			return errors.Join(err, batch.Commit(pebble.Sync), batch.Close())

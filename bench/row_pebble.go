@@ -33,7 +33,7 @@ func appendWith(e *env, writers int) (r *result, err error) {
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
 	sessions := session.New(j, hub.New(j, hub.Options{}), session.Options{DefaultAgent: "demo"})
-	steps, event, err := sayings(e, sessions, writers)
+	steps, events, err := sayings(e, sessions, writers)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func appendWith(e *env, writers int) (r *result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	pairs := db.pairs(writers, event)
+	pairs := db.pairs(events)
 	sides := []*side{
 		{name: "Parley", ours: true, run: func(i int) (trial, error) {
 			end, err := profileSelf(e, fmt.Sprintf("in-process-%d-%d", writers, i))

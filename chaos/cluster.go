@@ -69,7 +69,7 @@ func (c *campaign) cluster(ctx context.Context, span time.Duration) error {
 		return err
 	}
 	defer cl.Close()
-	x.load, x.talks = newLoad(cl), newTalks(cl, urls, nats)
+	x.load, x.talks = newLoad(cl), newTalks(cl, urls, nats, x.dir)
 	ctx, cancel := context.WithCancel(ctx)
 	ends, stop := context.WithCancel(ctx)
 	defer stop()
@@ -226,6 +226,14 @@ func (x *clusterRun) end() {
 	}
 	if x.links != nil {
 		_ = x.links.Close() // its listeners may be closed
+	}
+	if x.talks != nil && x.talks.saved > 0 && !x.keep {
+		x.keep = true // the files of the conversations and what the nodes have printed, not the stores
+		for _, n := range x.nodes {
+			if err := os.RemoveAll(n.data); err != nil {
+				fmt.Fprintln(os.Stderr, "chaos:", err)
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ const roundTime = 90 * time.Second
 type talks struct {
 	log        *client.Client // reads what is stored
 	urls, nats []string
+	dir        string // for the files of conversations that fail
 	idle       time.Duration
 
 	mu       sync.Mutex
@@ -31,6 +33,7 @@ type talks struct {
 	sessions map[chat.SessionID]bool
 	problems []string // what clients saw
 	wrong    []string // what the log has
+	saved    int      // files of conversations that failed
 }
 
 // talkCounts is what the clients of a dialect have done and seen.
@@ -47,10 +50,11 @@ type talker struct {
 	n       *talkCounts
 	mu      *sync.Mutex
 	last    time.Time // of its progress
+	notes   notes
 }
 
-func newTalks(log *client.Client, urls, nats []string) *talks {
-	t := &talks{log: log, urls: urls, nats: nats, idle: 5 * time.Second, counts: map[string]*talkCounts{}, sessions: map[chat.SessionID]bool{}}
+func newTalks(log *client.Client, urls, nats []string, dir string) *talks {
+	t := &talks{log: log, urls: urls, nats: nats, dir: dir, idle: 5 * time.Second, counts: map[string]*talkCounts{}, sessions: map[chat.SessionID]bool{}}
 	for _, d := range dialecttest.Dialects {
 		t.counts[d] = &talkCounts{}
 	}
@@ -82,7 +86,11 @@ func (t *talks) repeat(ctx, ends context.Context, begin func(n int) *talk) {
 			if of := (*dialectError)(nil); errors.As(err, &of) {
 				dialect = of.dialect
 			}
-			t.problem(dialect, fmt.Errorf("%s, round %d: %w", one.id, one.round, err))
+			err = fmt.Errorf("%s, round %d: %w", one.id, one.round, err)
+			t.problem(dialect, err)
+			if err := one.save(ctx, err); err != nil {
+				fmt.Fprintln(os.Stderr, "chaos:", err)
+			}
 		}
 		one.close()
 	}
@@ -114,7 +122,7 @@ func (t *talks) client(dialect string, id chat.SessionID, node int) (*talker, er
 	}
 	var err error
 	k.Client, err = dialecttest.New(dialect, dialecttest.Options{
-		URLs: from(t.urls), NATS: from(t.nats), Session: string(id), Idle: t.idle, Progress: k.progress,
+		URLs: from(t.urls), NATS: from(t.nats), Session: string(id), Idle: t.idle, Progress: k.progress, Note: k.notes.add,
 		Resumed: func() { t.count(dialect, func(n *talkCounts) { n.resumes++ }) },
 	})
 	return k, err

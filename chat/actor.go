@@ -21,8 +21,8 @@ const (
 	Server ActorKind = "server" // Parley itself: turns, expiries
 )
 
-// Actor is who does something. The kind and id are the identity; the rest is
-// for display.
+// Actor is a user, an agent or the server, as the author of events. The kind and id
+// are the identity; the rest is for display.
 type Actor struct {
 	Kind  ActorKind `json:"kind"`
 	ID    string    `json:"id"`
@@ -39,10 +39,10 @@ type Info string
 func ReadInfo(b []byte) (Info, error) {
 	var out bytes.Buffer
 	if err := json.Compact(&out, b); err != nil || out.Len() == 0 || out.Bytes()[0] != '{' {
-		return "", Errorf(Invalid, "what is told of an actor is a JSON object").Because(err)
+		return "", Errorf(Invalid, "the info of an actor must be a JSON object").Because(err)
 	}
 	if out.Len() > MaxActorInfo {
-		return "", Errorf(Invalid, "what is told of an actor has at most %d bytes", MaxActorInfo)
+		return "", Errorf(Invalid, "the info of an actor has at most %d bytes", MaxActorInfo)
 	}
 	if out.String() == "{}" {
 		return "", nil

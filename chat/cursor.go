@@ -8,9 +8,8 @@ import (
 	"github.com/parley-hq/parley/internal/text"
 )
 
-// Cursor says what a reader has: all events up to Seq, and of blocks that are
-// still being written so many bytes each. Its text is made of URL-safe
-// characters: 42, or 42~b7.120~b9.4.
+// Cursor says what a reader has: all events up to Seq, and a number of bytes of each
+// open block. Its text is made of URL-safe characters: 42, or 42~b7.120~b9.4.
 type Cursor struct {
 	Seq    Seq
 	Blocks []Mark // in the order in which the blocks were begun

@@ -23,7 +23,7 @@ func object(p json.RawMessage, into any) error {
 	return json.Unmarshal(p, into)
 }
 
-// lax reads synonyms; a payload that does not fit them has none.
+// lax reads the other names that x1 has for fields. It returns false if the payload has another form.
 func lax(p json.RawMessage, into any) bool {
 	return len(p) > 0 && json.Unmarshal(p, into) == nil
 }

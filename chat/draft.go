@@ -31,8 +31,9 @@ type Draft struct {
 	sent uint64 // the digest of what was sent, 0 until it is needed
 }
 
-// Expected is what the sender of a user message saw of its line. When the line
-// has changed since, the draft is a conflict: look again, and decide again.
+// Expected is the state of the line on which the sender of a user message decided. If
+// the line has changed since, the draft is refused with a conflict, and the sender
+// decides again.
 type Expected struct {
 	Turn  TurnID // the running turn, "" for none
 	Queue []Seq  // the messages that wait, without those withdrawn in the same append

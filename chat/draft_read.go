@@ -2,9 +2,9 @@ package chat
 
 import "github.com/parley-hq/parley/internal/json"
 
-// readDrafts reads drafts that are written plainly, which is the way of nearly
-// every append. ok is false when something is not as expected or a draft is
-// refused; then they must be read with the slow decoder, which also makes the error text.
+// readDrafts reads drafts in the form that nearly all senders use. ok is false when
+// they have another form or a draft is refused; then parseDrafts has to read them, which
+// is slower and also makes the text of the error.
 func readDrafts(b []byte) (drafts []Draft, ok bool) {
 	f := json.Fields{Rest: b}
 	if !f.Skip('[') {
@@ -28,7 +28,7 @@ func readDrafts(b []byte) (drafts []Draft, ok bool) {
 	return nil, false
 }
 
-// read reads one draft up to its end and settles it.
+// read reads one draft up to its end and normalizes it.
 func (d *Draft) read(f *json.Fields) bool {
 	for f.Next() {
 		switch string(f.Key) {

@@ -48,7 +48,7 @@ func parseHash(s string) (h Hash, err error) {
 }
 
 // envelope has the fields in the order in which they are stored. The payload is
-// last, so that a reader can learn the rest without walking through it.
+// last, so that the other fields can be read without it.
 type envelope struct {
 	Session    SessionID       `json:"session_id"`
 	Seq        Seq             `json:"sequence"`
@@ -65,8 +65,8 @@ type envelope struct {
 	Payload    json.RawMessage `json:"payload"`
 }
 
-// AppendJSON appends the envelope to b. It is written by hand because it stands
-// on the path of every append.
+// AppendJSON appends the envelope to b. It does not use the JSON encoder because every
+// append calls it.
 func (e *Event) AppendJSON(b []byte) []byte {
 	b = append(b, `{"session_id":"`...)
 	b = append(b, e.Session...)

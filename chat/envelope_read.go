@@ -97,8 +97,8 @@ func kindOf(b []byte) ActorKind {
 	return ActorKind(b)
 }
 
-// reader takes an envelope apart. After the first thing that is not as expected
-// it is bad and gives nothing more.
+// reader parses an envelope. When something is not as AppendJSON writes it, the reader
+// is bad and returns nothing more.
 type reader struct {
 	rest []byte
 	bad  bool

@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 )
 
@@ -93,9 +94,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 func (e *Error) With(key string, value any) *Error {
 	c := *e
 	c.Details = make(map[string]any, len(e.Details)+1)
-	for k, v := range e.Details {
-		c.Details[k] = v
-	}
+	maps.Copy(c.Details, e.Details)
 	c.Details[key] = value
 	return &c
 }

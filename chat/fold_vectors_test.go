@@ -8,8 +8,6 @@ import (
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
-func yes[T any](v T) *T { return &v }
-
 // vectors are the logs that every fold must fold to the same items.
 var vectors = []struct {
 	name string
@@ -125,7 +123,7 @@ var vectors = []struct {
 			{InputType: InputBinary, Text: "Sure?", Options: []Option{{ID: "y", Label: "Yes"}, {ID: "n", Label: "No"}}},
 			{InputType: InputRadio, Text: "One?", Options: opts},
 			{InputType: InputCheckbox, Text: "Some?", Options: opts, Min: 1, Max: 2},
-			{InputType: InputDropdown, Text: "Which?", Options: opts, Required: yes(false)},
+			{InputType: InputDropdown, Text: "Which?", Options: opts, Required: new(false)},
 			{InputType: InputOAuth, Text: "Consent?", URL: "https://id.example/ok"},
 		} {
 			in.RequestID = "q" + strconv.Itoa(i+1)
@@ -191,7 +189,7 @@ var vectors = []struct {
 		s.say(mira, FileRemoved{Path: "never/there"})
 	}},
 	{"steering", func(s *script) {
-		s.say(mira, SessionUpdated{Policy: yes(Steer)})
+		s.say(mira, SessionUpdated{Policy: new(Steer)})
 		s.answering("write a poem")
 		first := s.ask(mira, "make it short")
 		s.ask(jon, "and sad")
@@ -200,7 +198,7 @@ var vectors = []struct {
 		s.done("", Done, "")
 	}},
 	{"steering-waits", func(s *script) {
-		s.say(mira, SessionUpdated{Policy: yes(Steer)})
+		s.say(mira, SessionUpdated{Policy: new(Steer)})
 		s.answering("write a poem")
 		s.ask(mira, "make it short")
 	}},
@@ -215,7 +213,7 @@ var vectors = []struct {
 		s.turn("", 4)
 	}},
 	{"interrupt", func(s *script) {
-		s.say(mira, SessionUpdated{Policy: yes(Interrupt)})
+		s.say(mira, SessionUpdated{Policy: new(Interrupt)})
 		s.answering("long story")
 		s.piece("", "b1", 0, "Once upon ")
 		again := s.ask(mira, "stop, a joke instead")
@@ -336,7 +334,7 @@ var vectors = []struct {
 		s.say(demo, SessionFailed{ErrorMessage: "boom"})
 	}},
 	{"nobody-answers", func(s *script) {
-		s.say(mira, SessionUpdated{Agent: yes(NoAgent), Title: yes("Notes")})
+		s.say(mira, SessionUpdated{Agent: new(NoAgent), Title: new("Notes")})
 		s.append(Event{Actor: mira, ClientID: "c-1", Body: UserMessage{Text: "to myself", Content: []Part{
 			{Type: "image", Path: "in/a.png", MediaType: "image/png", Name: "a.png", Size: 10}, {Type: "text", Text: "look"},
 		}, Context: raw(`{"page":"/x"}`)}})

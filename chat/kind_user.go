@@ -112,7 +112,7 @@ func (b UserMessage) PlainText() string {
 
 func (b UserMessageWithdrawn) check() error {
 	if b.Sequence == 0 {
-		return Errorf(Invalid, "which message is withdrawn? Give its sequence")
+		return Errorf(Invalid, "sequence is missing: it names the message to withdraw")
 	}
 	return nil
 }

@@ -100,7 +100,7 @@ type WorkstreamTimeout struct {
 	Files   []string `json:"files,omitempty"`
 }
 
-// WorkstreamCanceled ends a workstream that was told to end.
+// WorkstreamCanceled ends a workstream after its end was requested.
 type WorkstreamCanceled struct {
 	ID     string   `json:"id"`
 	Reason string   `json:"reason,omitempty"`

@@ -244,6 +244,7 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 			return nil, Errorf(Invalid, "call %q is not decided: an answer decides every call of the prompt", text.Clip(c.CallID, 80))
 		}
 		delete(byCall, c.CallID)
+		d.Params = json.NotNull(d.Params)
 		if err := d.fits(&c); err != nil {
 			return nil, err
 		}
@@ -256,7 +257,7 @@ func (p *Prompt) acceptApproval(b UserApprovalResponse) (Body, error) {
 	return b, nil
 }
 
-// fits reports why a decision cannot be one on a call.
+// fits reports why a decision does not fit a call.
 func (d *Decision) fits(c *ApprovalCall) error {
 	switch {
 	case d.Ran() && (!d.Approve || len(d.Result) > 0 && d.Error != ""):
@@ -265,7 +266,9 @@ func (d *Decision) fits(c *ApprovalCall) error {
 		// The agent would run it a second time.
 		return Errorf(Invalid, "call %q: the agent runs this tool itself; approve it or refuse it", text.Clip(c.CallID, 80))
 	case c.Client && d.Approve && !d.Ran():
-		return Errorf(Invalid, "call %q: this tool is run by whoever sent the message; answer with its result, or refuse it", text.Clip(c.CallID, 80))
+		return Errorf(Invalid, "call %q: the sender of the message runs this tool; answer with its result, or refuse it", text.Clip(c.CallID, 80))
+	case len(d.Params) > 0 && d.Params[0] != '{' && (len(c.Params) == 0 || c.Params[0] == '{'):
+		return Errorf(Invalid, "call %q: the arguments of a call are a JSON object, so the changed ones are, too", text.Clip(c.CallID, 80))
 	}
 	return nil
 }

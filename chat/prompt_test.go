@@ -20,7 +20,7 @@ func input(kind InputType, change func(*AgentInputRequest)) *Prompt {
 	return &Prompt{RequestID: "r", Input: &in}
 }
 
-func optional(in *AgentInputRequest) { in.Required = yes(false) }
+func optional(in *AgentInputRequest) { in.Required = new(false) }
 
 func TestInputAnswersAreChecked(t *testing.T) {
 	some := func(in *AgentInputRequest) { in.Min, in.Max = 2, 2 }
@@ -95,6 +95,8 @@ func TestApprovalAnswersAreChecked(t *testing.T) {
 	}{
 		{"both, in another order", two, []Decision{{CallID: "c2", Reason: "no"}, {CallID: "c1", Approve: true, Remember: "session", Params: raw(`{}`)}}, ""},
 		{"one without its id", one, []Decision{{Approve: true}}, ""},
+		{"arguments that are no object", one, []Decision{{Approve: true, Params: raw(`"{}"`)}}, "a JSON object"},
+		{"null for unchanged arguments", one, []Decision{{Approve: true, Params: raw(`null`)}}, ""},
 		{"nothing", one, nil, "decisions"},
 		{"empty", one, []Decision{}, "not decided"},
 		{"one of two", two, []Decision{{CallID: "c1"}}, `"c2" is not decided`},
@@ -113,7 +115,7 @@ func TestApprovalAnswersAreChecked(t *testing.T) {
 			t.Fatal(c.name, err)
 		}
 		for i, d := range body.(UserApprovalResponse).Decisions {
-			if d.CallID != c.prompt.Approval.Calls[i].CallID {
+			if d.CallID != c.prompt.Approval.Calls[i].CallID || string(d.Params) == "null" {
 				t.Errorf("%s: %+v", c.name, body)
 			}
 		}

@@ -130,7 +130,7 @@ func (g *gen) step() {
 	case 21:
 		switch g.pick("session", 4) {
 		case 0:
-			g.say(mira, SessionUpdated{Policy: yes([]Policy{Queue, Steer, Interrupt}[g.pick("policy", 3)])})
+			g.say(mira, SessionUpdated{Policy: new([]Policy{Queue, Steer, Interrupt}[g.pick("policy", 3)])})
 		case 1:
 			g.say(mira, SessionCompleted{})
 		case 2:

@@ -153,9 +153,9 @@ func (c Caller) RoleIn(s *Session) Role {
 	return ""
 }
 
-// May reports why the caller cannot do in a session what needs a role. The rules
-// check that with every fact; it is asked before where something is stored beside
-// the log. For a caller without a role the session does not exist.
+// May returns an error if the caller does not have a role in a session. Package session
+// checks this for every event; others call May before they store something outside of
+// the log. For a caller without any role the session does not exist.
 func (c Caller) May(s *Session, want Role) error {
 	role := c.RoleIn(s)
 	if role == "" {

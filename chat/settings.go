@@ -71,9 +71,9 @@ func (s *Settings) Approves(b AgentApprovalRequest) []Decision {
 	return all
 }
 
-// Allowed reports whether a list of names lets a tool be used. Names without a
-// sign are all that may be used; one with a plus adds to those, or takes nothing
-// away when there are none; one with a minus takes a tool away.
+// Allowed reports whether a list of names lets a tool be used. A name with a minus
+// forbids the tool. If there are names without a sign, only those tools and the ones
+// with a plus may be used; otherwise all that are not forbidden.
 func Allowed(names []string, tool string) bool {
 	if slices.Contains(names, "-"+tool) {
 		return false

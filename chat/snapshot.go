@@ -33,5 +33,7 @@ type Hit struct {
 	At         At     `json:"timestamp"`
 	Type       string `json:"type"`
 	Workstream string `json:"workstream_id,omitempty"`
-	Snippet    string `json:"snippet"` // the text around the match
+	Turn       TurnID `json:"turn_id,omitempty"`
+	Call       string `json:"call_id,omitempty"` // of a tool call, its progress and its result
+	Snippet    string `json:"snippet"`           // the text around the match
 }

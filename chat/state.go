@@ -43,7 +43,7 @@ func (s *State) Rests() bool {
 type Line struct {
 	Turn  *Turn `json:"turn,omitempty"`  // nil when nothing runs
 	Queue []Seq `json:"queue,omitempty"` // messages that wait for their turn
-	Wakes []Seq `json:"wakes,omitempty"` // what workstreams have for it: its launch, follow-ups, and news of its children
+	Wakes []Seq `json:"wakes,omitempty"` // events of workstreams that will start a turn: its launch, follow-ups, and those of its children
 }
 
 // Next is what the line answers next, 0 when nothing waits.
@@ -64,18 +64,18 @@ type Turn struct {
 	Trigger   Seq        `json:"trigger"`
 	Agent     string     `json:"agent"`
 	Attempt   int        `json:"attempt"`
-	Crashes   int        `json:"crashes,omitempty"` // attempts that ended the process without saying anything new
+	Crashes   int        `json:"crashes,omitempty"` // attempts in a row that ended with a crash of the process and without new output
 	StartedAt At         `json:"started_at"`
 	Stopping  bool       `json:"stopping,omitempty"`
 	StopBy    At         `json:"stop_by,omitzero"`  // when the turn is ended if its agent has not; 0 means a short default
 	Ack       string     `json:"ack,omitempty"`     // of the request to stop
-	Steered   []Seq      `json:"steered,omitempty"` // messages it was handed and has not taken
-	Woken     []Seq      `json:"woken,omitempty"`   // the same for what would begin a turn by itself
-	Told      []Seq      `json:"told,omitempty"`    // the same for directives and other news, which would not
+	Steered   []Seq      `json:"steered,omitempty"` // messages that arrived and that its agent has not taken
+	Woken     []Seq      `json:"woken,omitempty"`   // the same for events of workstreams that start a turn if they are not taken
+	Told      []Seq      `json:"told,omitempty"`    // the same for directives and other events that start no turn
 	Calls     []OpenCall `json:"calls,omitempty"`   // without a result yet
 	Usage     Usage      `json:"usage"`
 	Closed    []BlockID  `json:"closed,omitempty"` // blocks it has finished
-	Answer    Seq        `json:"answer,omitempty"` // on a workstream, what it last said
+	Answer    Seq        `json:"answer,omitempty"` // on a workstream, its last text
 }
 
 // TurnRef names one attempt of a turn.
@@ -133,6 +133,9 @@ func (s *State) line(workstream string) *Line {
 
 // TurnOf returns the running turn with that id and its line.
 func (s *State) TurnOf(id TurnID) (t *Turn, workstream string) {
+	if l := s.Lines[""]; l != nil && l.Turn != nil && l.Turn.ID == id {
+		return l.Turn, "" // most turns run on the main line, and every piece of text looks for its turn
+	}
 	for name, l := range s.Lines {
 		if l.Turn != nil && l.Turn.ID == id {
 			return l.Turn, name

@@ -1,6 +1,6 @@
 package chat
 
-// applyTurn folds an event of a turn's life.
+// applyTurn folds an event about a turn.
 func (s *State) applyTurn(e *Event) {
 	switch b := e.Body.(type) {
 	case TurnStarted:
@@ -8,7 +8,7 @@ func (s *State) applyTurn(e *Event) {
 		l := s.line(e.Workstream)
 		l.Queue = without(l.Queue, b.Trigger)
 		l.Turn = &Turn{ID: b.TurnID, Seq: e.Seq, Trigger: b.Trigger, Agent: b.Agent, Attempt: 1, StartedAt: e.At}
-		// One turn is enough for all that children have to tell.
+		// One turn takes all waiting events of workstreams.
 		l.Turn.Woken, l.Wakes = without(l.Wakes, b.Trigger), nil
 		s.clock(e.Workstream, e.At, true)
 	case TurnResumed:

@@ -72,7 +72,7 @@ func TestStateFollowsATurn(t *testing.T) {
 
 func TestStateFollowsSteering(t *testing.T) {
 	s := newScript(t)
-	s.say(mira, SessionUpdated{Policy: yes(Steer)})
+	s.say(mira, SessionUpdated{Policy: new(Steer)})
 	s.answering("go")
 	a, b, c := s.ask(mira, "a"), s.ask(mira, "b"), s.ask(mira, "c")
 	if l := s.state().Line(""); !slices.Equal(l.Turn.Steered, []Seq{a, b, c}) || len(l.Queue) != 0 {
@@ -166,12 +166,12 @@ func TestStateFollowsWorkstreams(t *testing.T) {
 
 func TestStateFollowsTheSession(t *testing.T) {
 	s := newScript(t)
-	s.say(mira, SessionUpdated{Title: yes("T2"), Agent: yes("other"), Metadata: raw(`{"a":1}`), Summary: yes("S"), Members: &[]Member{{Actor: jon, Role: Answerer}}})
+	s.say(mira, SessionUpdated{Title: new("T2"), Agent: new("other"), Metadata: raw(`{"a":1}`), Summary: new("S"), Members: &[]Member{{Actor: jon, Role: Answerer}}})
 	st := s.state()
 	if v := st.Session; v.Title != "T2" || v.Agent != "other" || string(v.Metadata) != `{"a":1}` || v.Summary != "S" || v.RoleOf(jon) != Answerer || v.RoleOf(mira) != Owner || v.RoleOf(demo) != "" {
 		t.Fatalf("%+v", v)
 	}
-	s.say(mira, SessionUpdated{Title: yes("")})
+	s.say(mira, SessionUpdated{Title: new("")})
 	if v := s.state().Session; v.Title != "" || v.Summary != "S" || len(v.Members) != 1 {
 		t.Fatalf("%+v", v)
 	}
@@ -187,7 +187,7 @@ func TestStateFollowsTheSession(t *testing.T) {
 	if v := s.state().Session; v.Status != Idle || v.Error != "" {
 		t.Fatalf("%+v", v)
 	}
-	s.say(mira, SessionUpdated{Agent: yes(NoAgent)})
+	s.say(mira, SessionUpdated{Agent: new(NoAgent)})
 	s.ask(mira, "to nobody")
 	if l := s.state().Line(""); len(l.Queue) != 1 {
 		t.Fatalf("%+v", l)

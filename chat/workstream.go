@@ -78,7 +78,7 @@ func workstreamOf(b Body) string {
 	return ""
 }
 
-// ChildOf returns the workstream whose parent a body has news for, or "".
+// ChildOf returns the workstream that an event for its parent is about, or "".
 func ChildOf(b Body) string {
 	switch b.(type) {
 	case WorkstreamProgress, WorkstreamWarning, WorkstreamCompleted, WorkstreamFailed, WorkstreamTimeout, WorkstreamCanceled:
@@ -214,15 +214,15 @@ func (s *State) wake(line string, seq Seq) {
 	l.Wakes = append(l.Wakes, seq)
 }
 
-// unasked gives a line an event that a person caused. It starts no turn of the main
-// line. It does start one of a workstream, which might only wait for its children.
+// unasked adds an event that a person caused to a line. It starts no turn of the main
+// line. It does start one of a workstream, which may be waiting for its children alone.
 func (s *State) unasked(line string, seq Seq) {
 	if !s.tell(line, seq) && line != "" {
 		s.wake(line, seq)
 	}
 }
 
-// tell hands something to the running turn of a line, if there is one.
+// tell adds an event to those of the running turn of a line, if there is one.
 func (s *State) tell(line string, seq Seq) bool {
 	l := s.Lines[line]
 	if l == nil || l.Turn == nil {

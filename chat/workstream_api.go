@@ -77,9 +77,11 @@ func (w *WorkstreamStatus) Over() bool {
 type Fork struct {
 	ID       SessionID       `json:"id,omitempty"`    // made by the server when absent
 	After    Seq             `json:"after,omitempty"` // the last event they share; absent means all
-	Title    string          `json:"title,omitempty"`
+	Title    string          `json:"title,omitempty"` // absent: the other one's, or none with a Message
 	Agent    string          `json:"agent,omitempty"`
 	Metadata json.RawMessage `json:"metadata,omitempty"`
+	Settings *Settings       `json:"settings,omitempty"` // absent: the other one's, without approvals
+	Message  *UserMessage    `json:"message,omitempty"`  // the first one in the fork; what was queued at After is withdrawn
 }
 
 // WorkFolder is where the files of a line of work stand among those of its

@@ -231,6 +231,9 @@ func refusal(res *http.Response) error {
 	} else {
 		// A proxy, or another server on that port.
 		e = chat.Errorf(codeOf(res.StatusCode), "the server answered %s", res.Status)
+		if line, _, _ := strings.Cut(strings.TrimSpace(string(raw)), "\n"); line != "" && line[0] != '<' { // not a page
+			e.Msg += fmt.Sprintf(": %.200q", line)
+		}
 	}
 	if s := res.Header.Get("Retry-After"); s != "" {
 		if n, err := strconv.Atoi(s); err == nil && n >= 0 {

@@ -277,3 +277,63 @@ func TestANodeWithALostDiskIsReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A file of a store is damaged while the node does not use it. The first read that meets the damage makes the node copy the store of
+// another one; until then and afterwards no session is lost.
+func TestANodeThatReadsDamageCopies(t *testing.T) {
+	t.Parallel()
+	c := startNodes(t, "")
+	c.balanced()
+	ids := c.onePerPartition(t.Context())
+	cl := c.all[0].connect("")
+	for _, id := range ids {
+		for n := range 50 {
+			if _, err := cl.Send(t.Context(), id, chat.UserMessage{Text: strings.Repeat(fmt.Sprint("text ", n), 400)}, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 { // a start writes what is in the engine's log to tables
+		if code := c.all[1].terminate(); code != 0 {
+			t.Fatal(code, c.all[1].err)
+		}
+		c.start(1)
+		c.ready()
+	}
+	c.all[1].kill()
+	var largest string
+	var size int64
+	files, err := filepath.Glob(filepath.Join(c.data(1), "store", "db", "*.sst"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if info, err := os.Stat(f); err == nil && info.Size() > size {
+			largest, size = f, info.Size()
+		}
+	}
+	b, err := os.ReadFile(largest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[len(b)/3] ^= 4
+	if err := os.WriteFile(largest, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.start(1)
+	c.ready()
+	until(t, "the node has copied a store", func() bool {
+		for _, id := range ids { // the answers of the damaged store are errors, and for a moment there are none
+			if res, err := http.Get(c.all[1].url + "/parley/v1/sessions/" + string(id) + "/events?limit=1000"); err == nil {
+				res.Body.Close()
+			}
+		}
+		return strings.Contains(c.all[1].err.String(), "the store of another node was copied")
+	})
+	c.ready()
+	c.write(t.Context(), 1, ids, 5, "after the copy")
+	c.same()
+	if m := c.metric(1, `parley_cluster_damage_total{in="store"}`); !strings.HasSuffix(m, " 1") {
+		t.Errorf("the metrics have %q", m)
+	}
+}

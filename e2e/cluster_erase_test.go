@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,4 +79,30 @@ func TestErasedTextLeavesTheFilesOfABusyCluster(t *testing.T) {
 		}
 	}
 	c.same()
+}
+
+// A session is erased while a node is down. The receipt names the node, and the node never answers with the session again.
+func TestANodeThatWasDownNeverServesAnErasedSession(t *testing.T) {
+	t.Parallel()
+	c := startNodes(t, "")
+	c.balanced()
+	ids := c.onePerPartition(t.Context())
+	c.write(t.Context(), 0, ids, 3, "text")
+	c.all[2].kill()
+	var receipt chat.Receipt
+	if body := c.all[0].must(call{method: "DELETE", path: "/parley/v1/sessions/" + string(ids[0])}); json.Unmarshal([]byte(body), &receipt) != nil || !slices.Equal(receipt.Pending, []string{c.ids[2]}) {
+		t.Fatalf("the receipt is %s", body)
+	}
+	c.start(2)
+	until(t, "the session is gone", func() bool {
+		res, err := http.Get(c.all[2].url + "/parley/v1/sessions/" + string(ids[0]))
+		if err != nil {
+			return false
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusServiceUnavailable && res.StatusCode != http.StatusGone {
+			t.Fatalf("the node answers with %s", res.Status)
+		}
+		return res.StatusCode == http.StatusGone
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,4 +244,38 @@ func TestX1ClientsOfAllNodesSeeTheSameEvents(t *testing.T) {
 	if _, err := delta.NextMsg(time.Minute); err != nil {
 		t.Errorf("no piece of the answer: %v", err)
 	}
+}
+
+// A client of a node that has lost the others is disconnected and comes back when there is a node that can serve it.
+func TestX1ClientsLeaveANodeThatIsCutOff(t *testing.T) {
+	t.Parallel()
+	c := startNodesWith(t, "", []string{freeport.Addr(t), freeport.Addr(t), freeport.Addr(t)})
+	conn, err := nats.Connect("nats://"+strings.Join(c.buses, ",nats://"), nats.DontRandomize(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+		nats.ReconnectWait(50*time.Millisecond), nats.Timeout(30*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stored := func(key string) bool {
+		m, err := conn.Request("x1.session.left.input", fmt.Appendf(nil, `{"type":"user.message","client_id":%q,"payload":{"text":"hello"}}`, key), 10*time.Second)
+		var reply x1Message
+		return err == nil && json.Unmarshal(m.Data, &reply) == nil && reply.Sequence > 0
+	}
+	until(t, "the first message is stored", func() bool { return stored("one") })
+	node := slices.Index(c.buses, conn.ConnectedAddr())
+	for i, p := range c.all {
+		if i != node {
+			p.kill()
+		}
+	}
+	until(t, "the client is disconnected", func() bool { return !conn.IsConnected() })
+	if code, _, _ := c.all[node].probe(); code == 0 {
+		t.Fatal("the node has ended")
+	}
+	for i := range c.all {
+		if i != node {
+			c.start(i)
+		}
+	}
+	until(t, "the second message is stored", func() bool { return stored("two") })
 }

@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/dialecttest"
 	"github.com/parley-hq/parley/internal/freeport"
 	"github.com/parley-hq/parley/internal/sleep"
 )
@@ -27,6 +30,7 @@ func serveRemoteAgents(t *testing.T, addr, data string, far *process) *process {
   - {name: socket, kind: nemo, url: %[2]s/websocket, history: 1}
   - {name: stream, kind: nemo, url: %[1]s/chat/stream, history: 1}
   - {name: openai, kind: openai-chat, url: %[1]s/v1, history: 1}
+  - {name: agui, kind: ag-ui, url: %[1]s/ag-ui/demo}
 `, far.url, strings.Replace(far.url, "http", "ws", 1))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -109,6 +113,92 @@ func TestRemotePromptSurvivesKill(t *testing.T) {
 	}
 	if said, _ := r.texts(); len(said) != 1 || said[0] != "You answered: sms" {
 		t.Errorf("it said %q", said)
+	}
+}
+
+// TestPagesToolSurvivesKill: a call of a page's tool can be answered after the server between the page and the agent was killed while
+// the tool ran, and again while the answer is delivered. The result counts once.
+func TestPagesToolSurvivesKill(t *testing.T) {
+	far := serve(t, t.TempDir())
+	data, addr := t.TempDir(), freeport.Addr(t)
+	p := serveRemoteAgents(t, addr, data, far)
+	message := `{"id":"m1","role":"user","content":"/tool look {\"at\":\"sky\"}"}`
+	run := func(id, messages string) *pageStream {
+		t.Helper()
+		body := strings.Replace(dialecttest.AGUIRun("page", id, messages, `[]`), `"tools":[]`, `"tools":[{"name":"look","description":"Looks.","parameters":{}}]`, 1)
+		s := p.openPage(t, call{method: "POST", path: "/ag-ui/agui", body: body})
+		if _, err := s.end(t); err != nil || s.status != 200 {
+			t.Fatalf("%d %s %v", s.status, s.body, err)
+		}
+		return s
+	}
+	asked, _ := run("r1", `[`+message+`]`).end(t)
+	callID := field(t, asked.Raw, "outcome.pendingToolCallIds.0")
+	p.kill()
+	p = serveRemoteAgents(t, addr, data, far)
+	results := func(result string) string {
+		return fmt.Sprintf(`[%s,{"id":"a1","role":"assistant","toolCalls":[{"id":%q,"type":"function","function":{"name":"look","arguments":"{}"}}]},{"id":"t1","role":"tool","toolCallId":%q,"content":%q}]`,
+			message, callID, callID, result)
+	}
+	r, ctx := follow(t, p, "page")
+	url, sent := p.url, make(chan struct{})
+	go func() { // the response breaks off
+		defer close(sent)
+		res, err := http.Post(url+"/ag-ui/agui", "application/json", strings.NewReader(dialecttest.AGUIRun("page", "r2", results("blue"), `[]`)))
+		if err == nil {
+			_, _ = io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+		}
+	}()
+	if _, err := r.until(ctx, ofType("user.approval_response")); err != nil {
+		t.Fatal(err)
+	}
+	p.kill()
+	<-sent
+	p = serveRemoteAgents(t, addr, data, far)
+	if _, err := r.until(ctx, ofType("turn.completed")); err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []string{"blue", "red"} {
+		if got := pageText(run("again-"+again, results(again))); got != `look gave "blue"` {
+			t.Errorf("sent again with %s: %q", again, got)
+		}
+	}
+	if said, _ := r.texts(); len(said) != 1 || said[0] != `look gave "blue"` {
+		t.Errorf("it said %q", said)
+	}
+	for _, one := range []struct {
+		*process
+		id string
+	}{{p, "page"}, {far, "page.agui"}} {
+		log := one.get("/parley/v1/sessions/" + one.id + "/events?types=user.approval_response,agent.tool_result,turn.completed")
+		if n := strings.Count(log, `"user.approval_response"`); n != 1 || strings.Count(log, `"agent.tool_result"`) != 1 || strings.Count(log, `"outcome":"done"`) != 1 {
+			t.Errorf("the log of %s has %s", one.id, log)
+		}
+	}
+}
+
+// TestStopReachesTheOtherServerAfterAKill: a turn that waits for an answer at another Parley server is stopped after the server in front
+// of it was killed. It ends at the other server too.
+func TestStopReachesTheOtherServerAfterAKill(t *testing.T) {
+	far := serve(t, t.TempDir())
+	data, addr := t.TempDir(), freeport.Addr(t)
+	p := serveRemoteAgents(t, addr, data, far)
+	p.post("/parley/v1/sessions", `{"id":"ask","agent":"agui"}`)
+	r, ctx := follow(t, p, "ask")
+	p.post("/parley/v1/sessions/ask/events", `{"type":"user.message","payload":{"text":"/ask radio"}}`)
+	if _, err := r.until(ctx, ofType("agent.input_request")); err != nil {
+		t.Fatal(err)
+	}
+	there, farCtx := follow(t, far, "ask.agui")
+	p.kill()
+	p = serveRemoteAgents(t, addr, data, far)
+	p.post("/parley/v1/sessions/ask/stop", `{}`)
+	if end, err := r.until(ctx, ofType("turn.completed")); err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Stopped {
+		t.Errorf("the turn ended as %s, %v", end.Payload, err)
+	}
+	if end, err := there.until(farCtx, ofType("turn.completed")); err != nil || end.Body.(chat.TurnCompleted).Outcome != chat.Stopped {
+		t.Errorf("at the other server it ended as %s, %v", end.Payload, err)
 	}
 }
 

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -159,5 +160,39 @@ func TestUploadEndsAfterTheGraceOfTurns(t *testing.T) {
 	}
 	if code := p.code(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestKillIsNoProperEndForHTTP10: nginx speaks HTTP/1.0 to a server unless it is told otherwise. There the end of the connection is the
+// proper end of a response, so a killed server has to reset it: otherwise pages take half an answer for all of it.
+func TestKillIsNoProperEndForHTTP10(t *testing.T) {
+	t.Parallel()
+	p := serve(t, t.TempDir())
+	p.post("/parley/v1/sessions", `{"id":"s"}`)
+	var all []*bufio.Reader
+	for _, c := range []call{
+		{method: "POST", path: "/api/chat", body: aisdkSend("a", "/stream 100000 100")},
+		{method: "POST", path: "/ag-ui/demo", body: aguiSend("b", "/stream 100000 100")},
+		{method: "GET", path: "/parley/v1/sessions/s/stream?after=0"},
+	} {
+		conn, err := net.Dial("tcp", p.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprintf(conn, "%s %s HTTP/1.0\r\nHost: %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.method, c.path, p.addr, len(c.body), c.body)
+		read := bufio.NewReader(conn)
+		for line := ""; !strings.HasPrefix(line, "data: "); {
+			if line, err = read.ReadString('\n'); err != nil {
+				t.Fatalf("%s: %v", c.path, err)
+			}
+		}
+		all = append(all, read)
+	}
+	p.kill()
+	for i, read := range all {
+		if _, err := io.Copy(io.Discard, read); err == nil {
+			t.Errorf("stream %d has a proper end", i)
+		}
 	}
 }

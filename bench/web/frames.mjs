@@ -91,6 +91,7 @@ function write(session) {
 
 try {
   for (let i = 0; i < conversations; i += 50) await Promise.all(Array.from({ length: Math.min(50, conversations - i) }, (_, n) => api(server, "/sessions", { id: `c${i + n}`, title: `Conversation ${i + n}`, agent: "none" })));
+  await sleep(1100); // more than 512 sessions of one second are listed in any order
   // A short one near the top of the list, which contains only the rows in view.
   await api(server, "/sessions", { id: "short", title: "Short", agent: "none" });
   await api(server, "/sessions", { id: "large", title: "Large", agent: "none" });

@@ -20,6 +20,7 @@ import (
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/natslog"
 	"github.com/parley-hq/parley/internal/cluster/node"
+	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/server"
 	"github.com/parley-hq/parley/internal/sleep"
@@ -107,7 +108,7 @@ func (p *parley) openNode() error {
 		// Every node prefers other partitions, so that a new cluster shares the work.
 		Rank:   func(part int) int { return (rank - part + partitions*len(m.peers)) % len(m.peers) },
 		Trim:   cluster.TrimRule{Keep: p.cfg.ClusterLogAge, Bytes: p.cfg.ClusterLogBytes, Nodes: len(m.peers)},
-		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign,
+		Folder: p.cfg.Data, FolderPrefix: backupPrefix, MaySend: m.maySend, MayOwn: m.foreign, Damage: p.damageOfStore,
 		Clean: p.clean, TookOver: p.runner.TakeOver, Lost: p.runner.Release, Compact: p.compactLog, Drained: p.yieldLogs, Describe: p.describe,
 		EraseNote: p.eraseNote(), ToDialects: p.receiveForDialect,
 	})
@@ -119,7 +120,7 @@ func (p *parley) openNode() error {
 
 // broadcastTo returns a function that sends a message to a dialect of all other nodes. It may be lost.
 func (p *parley) broadcastTo(dialect string) func(data []byte) {
-	return func(data []byte) { p.node.SpreadToDialects(append([]byte(dialect+"\n"), data...)) }
+	return func(data []byte) { p.node.BroadcastToDialects(append([]byte(dialect+"\n"), data...)) }
 }
 
 // receiveForDialect gives a message of another node to its dialect.
@@ -234,6 +235,60 @@ func (p *parley) yieldLogs(ctx context.Context) {
 	}
 }
 
+// canRead returns an error while this server cannot read.
+func (p *parley) canRead(ctx context.Context) error {
+	if p.node != nil && !p.node.CaughtUp() {
+		return server.NotReady(notCaughtUp)
+	}
+	if p.damageOfStore() != nil {
+		return server.NotReady(p.damagedText())
+	}
+	_, err := p.sessions.List(ctx, chat.Trusted, core.Filter{Limit: 1})
+	return err
+}
+
+const (
+	notCaughtUp = "this node has just started and does not have yet what was stored meanwhile"
+	damaged     = "the store of this node is damaged; it is replaced by a copy of another node's when the others are ready"
+)
+
+// damagedText says what a node with a damaged store waits for.
+func (p *parley) damagedText() string {
+	if p.node == nil {
+		return damaged
+	}
+	if names := p.node.WaitsFor(); len(names) > 0 {
+		return damaged + "; it waits for " + strings.Join(names, ", ")
+	}
+	return damaged
+}
+
+// mayServe refuses requests while this node may lack what was stored before it started: it may still have a session that was erased.
+func (p *parley) mayServe(r *http.Request) error {
+	if p.node == nil || p.node.CaughtUp() || r.URL.Path == "/metrics" || strings.HasPrefix(r.URL.Path, "/parley/v1/cluster") {
+		return nil
+	}
+	return chat.Errorf(chat.Unavailable, notCaughtUp+"; try again in a moment")
+}
+
+// asOf returns how old the data of this node is, zero if it is current.
+func (p *parley) asOf() time.Time {
+	if p.node == nil {
+		return time.Time{}
+	}
+	return p.node.AsOf()
+}
+
+// behindTime is how long a node may be cut off or behind before its clients on NATS have to find another one. Those on HTTP get errors.
+// It is longer than the time after which /readyz fails, because a client misses events while it has no connection.
+const behindTime = 10 * time.Second
+
+// behindForLong reports whether this node has not been current for longer than behindTime.
+func (p *parley) behindForLong() bool {
+	at := p.asOf()
+	return !at.IsZero() && time.Since(at) > behindTime
+}
+
 // nodesReady returns an error while this node cannot write, or is far behind.
 func (p *parley) nodesReady() error {
 	if p.node == nil {
@@ -241,6 +296,9 @@ func (p *parley) nodesReady() error {
 	}
 	if err := p.node.Halted(); err != nil {
 		return server.NotReady(err.Error())
+	}
+	if p.damageOfStore() != nil {
+		return server.NotReady(p.damagedText())
 	}
 	if !p.majority() {
 		return server.NotReady("this node does not hear a majority of the nodes of its cluster")
@@ -251,6 +309,17 @@ func (p *parley) nodesReady() error {
 		}
 	}
 	return p.behind()
+}
+
+// noteDamage notes that the store is damaged.
+func (p *parley) noteDamage(err error) { p.damage.CompareAndSwap(nil, &err) }
+
+// damageOfStore returns what noteDamage has noted first.
+func (p *parley) damageOfStore() error {
+	if err := p.damage.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // majority reports whether this node hears a majority of the nodes, itself included.

@@ -230,6 +230,29 @@ func TestChatOverPlainLines(t *testing.T) {
 	}
 }
 
+// A question that is open when the conversation is continued comes before the first line, which answers it. A message that
+// has to wait for such a question says so.
+func TestPlainLinesAnswerAnOpenQuestion(t *testing.T) {
+	launch(t, filepath.Join(t.TempDir(), "data"))
+	id, _, _ := strings.Cut(succeed(t, "", "send", "new", "/ask text"), " ")
+	code, out, errs := cli(t, "Ada\n/ask radio\nsms\n", "chat", id)
+	if code != exitOK || out != "? What is your name?\nYou answered: Ada\n? How should I notify you?\n  1. Email\n  2. SMS\n  3. Push\nYou answered: sms\n" {
+		t.Fatalf("exit %d, %q, %q", code, out, errs)
+	}
+	succeed(t, "", "send", id, "/ask text")
+	if code, out, errs := cli(t, "", "chat", id); code != exitError || out != "? What is your name?\n" || !strings.Contains(errs, "the input ended") {
+		t.Errorf("without input: exit %d, %q, %q", code, out, errs)
+	}
+	succeed(t, "", "send", id, "queued")
+	if code, out, errs := cli(t, "Bob\nthen\n", "chat", id); code != exitOK || !strings.HasSuffix(out, "You answered: Bob\nYou said: then\n") {
+		t.Errorf("with a message that waits: exit %d, %q, %q", code, out, errs)
+	}
+	succeed(t, "", "send", id, "/ask text timeout=1")
+	if code, out, errs := cli(t, "", "send", id, "hello", "--wait"); code != exitOK || out != "You said: hello\n" || !strings.Contains(errs, "the agent asks: What is your name?") {
+		t.Errorf("send --wait: exit %d, %q, %q", code, out, errs)
+	}
+}
+
 // An agent that does not exist is refused before a session is created.
 func TestChatRefusesAnUnknownAgent(t *testing.T) {
 	launch(t, filepath.Join(t.TempDir(), "data"))
@@ -277,6 +300,25 @@ func TestUsageErrorsSayWhatToDo(t *testing.T) {
 	}
 	if out := succeed(t, "", "version"); !strings.HasPrefix(out, "parley ") {
 		t.Errorf("version is %q", out)
+	}
+}
+
+// The reason why a server is not reached is named, if it is a mistake in its address.
+func TestAWrongAddressIsExplained(t *testing.T) {
+	plain := launch(t, filepath.Join(t.TempDir(), "data"))
+	secured := httptest.NewUnstartedServer(http.NotFoundHandler())
+	secured.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secured.StartTLS()
+	defer secured.Close()
+	for url, want := range map[string]string{
+		strings.Replace(plain, "http:", "https:", 1):       "write http:// instead of https://",
+		strings.Replace(secured.URL, "https:", "http:", 1): "Client sent an HTTP request to an HTTPS server",
+		secured.URL:                    "does not trust its certificate",
+		"http://no-such-name.invalid/": "its name has no address",
+	} {
+		if code, out, errs := cli(t, "", "sessions", "--url", url); code != exitError || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %q, %q", url, code, out, errs)
+		}
 	}
 }
 

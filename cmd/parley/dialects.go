@@ -39,7 +39,7 @@ type endpoint struct {
 	routes  []wire.Route
 	as      eventEncoder                // nil if the dialect does not show single events
 	run     func(context.Context) error // runs until its context ends; an error ends the server; may be nil
-	receive func(data []byte)           // gets what broadcastTo of other nodes was given; must not block; may be nil
+	receive func(data []byte)           // receives what other nodes sent with broadcastTo; must not block; may be nil
 }
 
 // eventEncoder returns an event as a client of the dialect would receive it, for the inspector.
@@ -65,7 +65,7 @@ func (p *parley) openNative() (endpoint, error) {
 func (p *parley) openNemo() (endpoint, error) {
 	var nodes *nemo.Nodes
 	if p.node != nil {
-		nodes = &nemo.Nodes{Name: p.node.Name(), Spread: p.broadcastTo("nemo"), Others: p.node.CountPresent, Least: p.node.OthersOfMajority()}
+		nodes = &nemo.Nodes{Name: p.node.Name(), Broadcast: p.broadcastTo("nemo"), Others: p.node.CountPresent, Least: p.node.OthersOfMajority()}
 	}
 	d := nemo.New(nemo.Options{
 		Nodes:    nodes,
@@ -73,7 +73,7 @@ func (p *parley) openNemo() (endpoint, error) {
 		Allow: p.allow, ClientAddress: p.auth.ClientAddress, Conns: p.conns, Agent: p.sessions.DefaultAgent, Tools: p.mcpClients,
 		Schema: p.cfg.NemoSchema, Dir: p.cfg.Data, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
-	return endpoint{routes: d.Routes(), as: d.As, receive: d.Heard}, nil
+	return endpoint{routes: d.Routes(), as: d.As, receive: d.Receive}, nil
 }
 
 func (p *parley) openVertesia() (endpoint, error) {
@@ -83,7 +83,7 @@ func (p *parley) openVertesia() (endpoint, error) {
 	}
 	p.auth.Sign(key)
 	d := vertesia.New(vertesia.Options{
-		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Check: p.auth.Check, Issue: p.auth.Issue,
+		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Check: p.auth.Check, Bind: p.auth.Context, Issue: p.auth.Issue,
 		Allow: p.allow, Conns: p.conns, Secret: key, Agents: p.agentNames, Tools: p.vertesiaTools, TrustedProxy: p.cfg.TrustedProxy,
 		MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Retention: p.cfg.VertesiaRetention, Logger: p.log,
 	})
@@ -93,7 +93,7 @@ func (p *parley) openVertesia() (endpoint, error) {
 func (p *parley) openLetta() (endpoint, error) {
 	d := letta.New(letta.Options{
 		Sessions: audited{p.sessions, p}, Files: files{p.artifacts}, Caller: p.auth.Caller, Conns: p.conns, Agents: p.agentNames, Agent: p.sessions.DefaultAgent,
-		Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
+		OtherNodes: p.node != nil, Models: p.cfg.LettaModel, Post: p.post, Version: version, MaxBody: p.cfg.MaxBody, MaxArtifact: p.cfg.MaxArtifact, Logger: p.log,
 	})
 	p.sessions.Observe(session.Observer{Erased: d.Erased, Published: d.Published})
 	return endpoint{routes: d.Routes(), as: d.As, run: d.Run}, nil

@@ -1,4 +1,4 @@
-// Command parley is the conversation layer between agents and people: the server, and the commands to use and operate it.
+// Command parley is a server for conversations between people and agents, with the commands to use and operate it.
 //
 // Each command has a file, such as send.go; serverflags.go has the flags of those that call a server. The server is [ServeCmd]:
 //
@@ -20,8 +20,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -29,6 +32,7 @@ import (
 	"github.com/parley-hq/parley/client"
 	"github.com/parley-hq/parley/internal/commandline"
 	"github.com/parley-hq/parley/internal/config"
+	"github.com/parley-hq/parley/internal/terminal"
 )
 
 func main() {
@@ -81,16 +85,13 @@ type runnable interface {
 // app describes the command line.
 var app = commandline.App{
 	Name:        "parley",
-	Description: "The conversation layer between agents and people.\n\nStart with: parley serve, then parley chat in another terminal.",
+	Description: "A server for conversations between people and agents.\n\nStart with: parley serve, then parley chat in another terminal.",
 	Vars:        map[string]string{"url": client.DefaultURL},
 }
 
 // run runs one command line and returns the exit code. Everything that the command started has ended when it returns.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if len(args) == 0 {
-		args = []string{"--help"}
-	}
-	call, err := app.Parse(&commands{}, args)
+	call, err := app.Parse(&commands{}, usual(args))
 	if e, ok := errors.AsType[*commandline.Error](err); ok {
 		fmt.Fprintf(stderr, "parley: %s; see %s --help\n", e, strings.TrimSpace("parley "+e.Path))
 		return exitUsage
@@ -111,6 +112,19 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitError
 }
 
+// usual writes forms that people know from other programs as this one has them.
+func usual(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{"--help"}
+	case args[0] == "help":
+		return append(slices.Clone(args[1:]), "--help")
+	case args[0] == "--version":
+		return []string{"version"}
+	}
+	return args
+}
+
 // usageError is a mistake in the command line; it leads to exit code 2.
 type usageError string
 
@@ -128,9 +142,14 @@ func explain(err error) string {
 	if e, ok := errors.AsType[*chat.Error](err); ok && e.Msg != "" {
 		text = e.Msg
 		_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+		_, unresolved := errors.AsType[*net.DNSError](err)
 		switch {
 		case untrusted:
 			text += ": this machine does not trust its certificate, or it is for another name; SSL_CERT_FILE names certificates to trust"
+		case unresolved:
+			text += ": its name has no address: check the spelling"
+		case errors.Is(err, http.ErrSchemeMismatch):
+			text += ": it does not use TLS: write http:// instead of https://"
 		case errors.Is(err, client.ErrUnreachable):
 			text += ": is the server running? start it with: parley serve"
 		case e.Code == chat.Unauthenticated:
@@ -138,5 +157,5 @@ func explain(err error) string {
 			text += ": give a token with --token or PARLEY_TOKEN"
 		}
 	}
-	return strings.Join(strings.Fields(text), " ")
+	return terminal.OneLine(text) // a server may say anything
 }

@@ -5,11 +5,14 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"go.uber.org/goleak"
 )
@@ -108,6 +111,32 @@ func TestMistakesNameTheHelp(t *testing.T) {
 		if code, out, errs := cli(t, "", strings.Fields(c.args)...); code != c.code || out != "" || errs != c.want {
 			t.Errorf("%s: exit %d, %q, %q", c.args, code, out, errs)
 		}
+	}
+}
+
+// A server cannot write to the terminal by its errors.
+// What other programs call help and version is understood.
+func TestUsualFormsOfHelpAndVersion(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		like []string
+	}{{nil, []string{"--help"}}, {[]string{"help"}, []string{"--help"}}, {[]string{"help", "cluster", "status"}, []string{"cluster", "status", "--help"}}, {[]string{"--version"}, []string{"version"}}} {
+		if got, want := succeed(t, "", c.args...), succeed(t, "", c.like...); got != want {
+			t.Errorf("parley %s: %q", strings.Join(c.args, " "), got)
+		}
+	}
+}
+
+func TestErrorsOfServersHaveNoControlCharacters(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"error":{"code":"invalid","message":"not\u001b]0;x\u0007\u009b2J this"}}`)
+	}))
+	defer s.Close()
+	code, _, errs := cli(t, "", "sessions", "--url", s.URL)
+	if code != exitError || !strings.HasPrefix(errs, "parley: not") || strings.ContainsFunc(strings.TrimSuffix(errs, "\n"), unicode.IsControl) {
+		t.Errorf("exit %d, %q", code, errs)
 	}
 }
 

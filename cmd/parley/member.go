@@ -235,7 +235,7 @@ func (m *member) busOptions() (opt bus.Options, err error) {
 		if login := m.login.Load(); login != nil {
 			return (*login)(in)
 		}
-		return bus.Grant{}
+		return bus.Grant{Later: true}
 	}
 	opt.Cluster = &bus.Cluster{Name: m.name, Node: m.id, Listen: m.cfg.ClusterListen, Peers: m.cfg.ClusterPeers, SyncLater: m.cfg.Sync != "always"}
 	if m.cfg.ClusterSecretFile != "" {
@@ -281,6 +281,9 @@ func (m *member) maySend() error {
 	}
 	if damaged > len(m.peers)/2 {
 		return chat.Errorf(chat.Unavailable, "the stores of %d nodes do not match the log that this node has written; which one is right must be decided by a person: compare them with parley verify", damaged)
+	}
+	if err := p.damageOfStore(); err != nil {
+		return chat.Errorf(chat.Unavailable, "the store of this node is damaged itself").Because(err)
 	}
 	return p.behind()
 }

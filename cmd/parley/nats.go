@@ -69,7 +69,7 @@ func (p *parley) openX1() (e endpoint, err error) {
 		opt.Key = p.clusterSecret.Key("x1 credentials")
 	}
 	if p.node != nil {
-		opt.Owns, opt.Broadcast = p.node.Owns, p.broadcastTo("x1")
+		opt.Owns, opt.Behind, opt.Broadcast = p.node.Owns, p.behindForLong, p.broadcastTo("x1")
 	}
 	if !p.auth.Open() {
 		opt.Token = p.auth.Authenticate
@@ -104,7 +104,7 @@ func (p *parley) purgeArchive(ctx context.Context, id chat.SessionID) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if !p.x1.Forgotten(ctx, id) {
+	if !p.x1.WaitErased(ctx, id) {
 		return chat.Errorf(chat.Unavailable, "the archive of x1 still has a copy of it, because NATS is not there or overwriting takes longer")
 	}
 	return nil

@@ -26,7 +26,6 @@ import (
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/natslog"
 	"github.com/parley-hq/parley/internal/cluster/node"
-	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/x1"
 	"github.com/parley-hq/parley/internal/grant"
 	"github.com/parley-hq/parley/internal/hub"
@@ -59,6 +58,7 @@ type parley struct {
 	clusterLog    atomic.Pointer[natslog.Log]
 	busStarted    chan struct{}          // closed when the NATS server of the cluster has started
 	url           atomic.Pointer[string] // where clients reach this server, once it listens
+	damage        atomic.Pointer[error]  // see noteDamage
 
 	workers *agentpool.Pool
 	agents  *agentpool.Registry
@@ -99,8 +99,8 @@ func open(cfg *ServeCmd, a *auth.Auth, log *slog.Logger, m *member) (*parley, er
 	if err == nil {
 		return p, nil
 	}
-	if p.fleet != nil {
-		p.fleet.Close()
+	if p.agents != nil {
+		p.agents.Close()
 	}
 	if p.journal != nil {
 		err = errors.Join(err, p.journal.Close())
@@ -146,7 +146,7 @@ func (p *parley) openStore() error {
 	_, err := os.Stat(storeDir(p.cfg.Data))
 	p.fresh = errors.Is(err, fs.ErrNotExist)
 	j, err := journal.Open(storeDir(p.cfg.Data), journal.Options{
-		Sync: p.cfg.syncMode(), MinFree: p.cfg.MinFree, MinFreePercent: p.cfg.MinFreePct, Logger: p.log, Fatal: p.fatal,
+		Sync: p.cfg.syncMode(), MinFree: p.cfg.MinFree, MinFreePercent: p.cfg.MinFreePct, Logger: p.log, Fatal: p.fatal, Damaged: p.noteDamage,
 	})
 	if err != nil {
 		return err
@@ -229,10 +229,8 @@ func (p *parley) openServer() error {
 	p.server, err = server.New(server.Options{
 		Node: name, Listener: listener, Addr: p.cfg.Addr, CertFile: p.cfg.TLSCert, KeyFile: p.cfg.TLSKey, TrustedProxy: p.cfg.TrustedProxy,
 		Auth: p.auth, Conns: p.conns, Logger: p.log, Registry: registry, Pprof: p.cfg.Pprof, MaxBody: p.cfg.MaxBody, Grace: max(p.cfg.Grace, requestGrace),
-		Ready: func(ctx context.Context) error {
-			_, err := p.sessions.List(ctx, chat.Trusted, core.Filter{Limit: 1})
-			return errors.Join(err, p.nodesReady())
-		},
+		Ready: func(ctx context.Context) error { return errors.Join(p.canRead(ctx), p.nodesReady()) },
+		Reads: p.canRead, Serves: p.mayServe, AsOf: p.asOf,
 		Started: func(addr net.Addr) { p.started(addr) },
 	})
 	if err != nil {

@@ -33,7 +33,7 @@ func (p *parley) run(ctx context.Context, out io.Writer) error {
 	err := p.waitForEnd(ctx, errs)
 
 	stopServing() // accepts nothing more, tells clients to reconnect, lets turns end
-	p.fleet.Close()
+	p.agents.Close()
 	p.images.Close()
 	stopAudit()
 	nats.close() // after x1 has published what is stored

@@ -39,13 +39,13 @@ type ServeCmd struct {
 	TLSCert      string   `help:"TLS certificate file." name:"tls-cert" env:"PARLEY_TLS_CERT" type:"path" group:"Access"`
 	TLSKey       string   `help:"TLS key file." name:"tls-key" env:"PARLEY_TLS_KEY" type:"path" group:"Access"`
 	TrustedProxy bool     `help:"A proxy in front of the server terminates TLS." env:"PARLEY_TRUSTED_PROXY" group:"Access"`
-	Host         []string `help:"Name under which the server is reached, besides loopback ones." env:"PARLEY_HOST" group:"Access"`
+	Host         []string `help:"Name by which clients reach the server, in addition to names of this machine such as localhost. Requests for other names are refused." env:"PARLEY_HOST" group:"Access"`
 	AllowOrigin  []string `help:"Origin of web pages that may use the server." env:"PARLEY_ALLOW_ORIGIN" group:"Access"`
 
 	NemoSchema string            `help:"Message schema for NeMo WebSocket clients that do not name one: nemo (as the toolkit's server), documented, agentiq, aiq (the AI-Q UI)." name:"nemo-schema" enum:"nemo,documented,agentiq,aiq" default:"nemo" env:"PARLEY_NEMO_SCHEMA" group:"Dialects"`
 	LettaModel map[string]string `help:"Agent for a model that Letta clients name, such as openai/gpt-4.1=demo; *=AGENT stands for all others. Several are separated by a semicolon." name:"letta-model" env:"PARLEY_LETTA_MODEL" placeholder:"HANDLE=AGENT" group:"Dialects"`
 
-	NATS          string        `help:"Address of the embedded NATS server for x1; off disables it; nats://HOST:PORT connects to an external server." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR" group:"Dialects"`
+	NATS          string        `help:"Address of the embedded NATS server for x1, 127.0.0.1:4222 by default; off disables it; nats://HOST:PORT connects to an external server." name:"nats" default:"127.0.0.1:4222" env:"PARLEY_NATS" placeholder:"ADDR" group:"Dialects"`
 	NATSWebSocket string        `help:"Address of the embedded NATS server for WebSocket clients; empty disables it." name:"nats-websocket" env:"PARLEY_NATS_WEBSOCKET" placeholder:"ADDR" group:"Dialects"`
 	NATSKeep      time.Duration `help:"How long JetStream keeps the copies of events on x1's archive subjects." name:"nats-keep" default:"24h" env:"PARLEY_NATS_KEEP" group:"Dialects"`
 	Provider      []string      `help:"Providers that the server itself offers to x1 agents: files, vector, graph; none disables them." enum:"files,vector,graph,none" default:"files,vector,graph" env:"PARLEY_PROVIDER" group:"Dialects"`
@@ -77,9 +77,9 @@ type ServeCmd struct {
 	ClusterLogAge     time.Duration `help:"How long the nodes keep the log of changes. A node that was away for longer copies the store of another node when it comes back." name:"cluster-log-age" default:"1h" env:"PARLEY_CLUSTER_LOG_AGE" group:"Cluster"`
 	ClusterLogBytes   int64         `help:"Size in bytes from which the log of a partition is trimmed early; at twice this size the partition accepts no writes." name:"cluster-log-bytes" default:"2147483648" env:"PARLEY_CLUSTER_LOG_BYTES" group:"Cluster"`
 
-	Artifacts            string `help:"Where the nodes of a cluster keep the bytes of artifacts, instead of their own disks: a bucket of an S3-compatible service. The credentials are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or a file." name:"artifacts" env:"PARLEY_ARTIFACTS" placeholder:"s3://BUCKET[/PREFIX]" group:"Cluster"`
+	Artifacts            string `help:"Bucket of an S3-compatible service in which the nodes of a cluster store the bytes of artifacts, instead of on their own disks. The credentials are AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or a file." name:"artifacts" env:"PARLEY_ARTIFACTS" placeholder:"s3://BUCKET[/PREFIX]" group:"Cluster"`
 	ArtifactsEndpoint    string `help:"Address of the S3-compatible service; by default that of AWS in the region." name:"artifacts-endpoint" env:"PARLEY_ARTIFACTS_ENDPOINT" placeholder:"URL" group:"Cluster"`
-	ArtifactsRegion      string `help:"Region of the bucket." name:"artifacts-region" default:"us-east-1" env:"PARLEY_ARTIFACTS_REGION,AWS_REGION" placeholder:"REGION" group:"Cluster"`
+	ArtifactsRegion      string `help:"Region of the bucket; by default us-east-1." name:"artifacts-region" default:"us-east-1" env:"PARLEY_ARTIFACTS_REGION,AWS_REGION" placeholder:"REGION" group:"Cluster"`
 	ArtifactsCredentials string `help:"File with the credentials of the bucket, as the AWS command line has it; it is read again when it changes. AWS_PROFILE names the profile." name:"artifacts-credentials" env:"PARLEY_ARTIFACTS_CREDENTIALS,AWS_SHARED_CREDENTIALS_FILE" type:"path" placeholder:"FILE" group:"Cluster"`
 
 	Grace          time.Duration `help:"How long running turns may continue when the server shuts down." default:"10s" env:"PARLEY_GRACE" group:"Operations"`
@@ -87,7 +87,7 @@ type ServeCmd struct {
 	LogFormat      string        `help:"text or json." enum:"text,json" default:"text" env:"PARLEY_LOG_FORMAT" group:"Operations"`
 	Pprof          bool          `help:"Serve profiles at /debug/pprof/." env:"PARLEY_PPROF" group:"Operations"`
 	OTLP           string        `help:"Address of an OpenTelemetry collector (OTLP over HTTP); every turn becomes a span." name:"otlp" env:"PARLEY_OTLP,OTEL_EXPORTER_OTLP_ENDPOINT" placeholder:"URL" group:"Operations"`
-	AuditRetention time.Duration `help:"Erase entries of the audit log that are older, a month at a time; 0 keeps them." default:"2160h" env:"PARLEY_AUDIT_RETENTION" group:"Operations"`
+	AuditRetention time.Duration `help:"Erase entries of the audit log after this time, a month at a time; 0 keeps them." default:"2160h" env:"PARLEY_AUDIT_RETENTION" group:"Operations"`
 	TraceURL       string        `help:"Address of a trace in your tracing system; {id} stands for the trace's id. The console links to it." name:"trace-url" env:"PARLEY_TRACE_URL" placeholder:"https://traces.example.com/{id}" group:"Operations"`
 
 	trail *audit.Log

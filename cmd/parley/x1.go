@@ -61,6 +61,11 @@ func (p *parley) maySpawn(ctx context.Context, workspace string, parent chat.Ses
 
 // runX1 runs the x1 dialect and the configured providers until ctx ends.
 func (p *parley) runX1(ctx context.Context, conn *nats.Conn) error {
+	for p.node != nil && !p.node.CaughtUp() { // see mayServe
+		if sleep.For(ctx, time.Second/20) != nil {
+			return nil
+		}
+	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	ctx, stop := context.WithCancel(ctx)

@@ -42,7 +42,7 @@ var kinds = map[string]func(*config.Agent, *Env) (agent.Agent, error){
 }
 
 // New constructs the agent of an entry. Depending on the kind, the agent has more methods than [agent.Agent]; package
-// agentfleet lists them.
+// agentpool lists them.
 func New(a *config.Agent, env *Env) (agent.Agent, error) {
 	construct, ok := kinds[a.Kind]
 	if !ok {

@@ -51,31 +51,13 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 		MaxTokens: c.MaxTokens, Temperature: c.Temperature, Effort: c.Effort, MaxSteps: c.MaxSteps, Idle: c.Silence,
 		Timeout: c.ToolTimeout, Ask: c.ApprovalTime, Rules: c.Tools, Grants: env.Grants, Files: env.Files, Logger: env.Logger.With("agent", a.Name),
 	}
-	var errs []error
-	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }
 	opt.Provider = cmp.Or(opt.Provider, model.OpenAI)
-	if !slices.Contains(model.Providers, opt.Provider) {
-		bad("provider", "%q is not one of %s", c.Provider, strings.Join(model.Providers, ", "))
-	}
-	if c.Model == "" {
-		bad("model", "it is missing: the model's name, as the endpoint names it")
-	}
-	if c.Endpoint != "" {
-		if u, err := url.Parse(c.Endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			bad("endpoint", "%q is no address such as http://127.0.0.1:11434/v1", c.Endpoint)
-		}
-	}
 	if c.Retries != nil {
 		if opt.Retries = *c.Retries; *c.Retries == 0 {
 			opt.Retries = -1
 		}
 	}
-	if c.Effort != "" && !slices.Contains([]string{"low", "medium", "high"}, c.Effort) {
-		bad("effort", "%q is not one of low, medium, high", c.Effort)
-	}
-	for _, field := range c.negative() {
-		bad(field, "it cannot be negative")
-	}
+	errs := c.check(a)
 	fallback := "" // with endpoint set, the key is optional
 	if c.Endpoint == "" {
 		fallback = model.KeyVariable(opt.Provider)
@@ -83,21 +65,20 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 	var err error
 	opt.Key, err = endpointKey(a, c.KeyEnv, c.KeyFile, fallback)
 	errs = append(errs, err, expandAll(a, "headers", c.Headers))
-	names := []string{}
-	if c.Builtin != nil {
-		names = *c.Builtin
-	}
-	if c.Builtin == nil || len(names) > 0 {
-		var err error
+	if c.Builtin == nil || len(*c.Builtin) > 0 {
+		var names []string
+		if c.Builtin != nil {
+			names = *c.Builtin
+		}
 		if opt.Tools, err = tool.Builtin(names...); err != nil {
-			bad("builtin", "%s", chat.Public(err).Msg)
+			errs = append(errs, a.Errorf("builtin", "%s", chat.Public(err).Msg))
 		}
 	}
 	for i := range c.MCP {
 		s, err := mcpServer(env, a, i, c.MCP[i])
 		if errs = append(errs, err); s != nil {
 			if slices.ContainsFunc(opt.Servers, func(o *tool.Server) bool { return o.Name() == s.Name() }) {
-				bad(fmt.Sprintf("mcp[%d].name", i), "%q is taken", s.Name())
+				errs = append(errs, a.Errorf(fmt.Sprintf("mcp[%d].name", i), "%q is taken", s.Name()))
 			}
 			opt.Servers = append(opt.Servers, s)
 		}
@@ -111,9 +92,23 @@ func newModel(a *config.Agent, env *Env) (agent.Agent, error) {
 	return model.New(opt), nil
 }
 
-// negative lists the fields that are below zero and must not be.
-func (c *modelConfig) negative() []string {
-	var out []string
+// check lists what is wrong with the fields that need nothing else.
+func (c *modelConfig) check(a *config.Agent) (errs []error) {
+	bad := func(field, format string, args ...any) { errs = append(errs, a.Errorf(field, format, args...)) }
+	if c.Provider != "" && !slices.Contains(model.Providers, c.Provider) {
+		bad("provider", "%q is not one of %s", c.Provider, strings.Join(model.Providers, ", "))
+	}
+	if c.Model == "" {
+		bad("model", "it is missing: the model's name, as the endpoint names it")
+	}
+	if c.Endpoint != "" {
+		if u, err := url.Parse(c.Endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			bad("endpoint", "%q is no address such as http://127.0.0.1:11434/v1", c.Endpoint)
+		}
+	}
+	if c.Effort != "" && !slices.Contains([]string{"low", "medium", "high"}, c.Effort) {
+		bad("effort", "%q is not one of low, medium, high", c.Effort)
+	}
 	for _, f := range []struct {
 		name  string
 		below bool
@@ -122,8 +117,8 @@ func (c *modelConfig) negative() []string {
 		{"retries", c.Retries != nil && *c.Retries < 0}, {"silence", c.Silence < 0}, {"tool_timeout", c.ToolTimeout < 0}, {"approval_timeout", c.ApprovalTime < 0},
 	} {
 		if f.below {
-			out = append(out, f.name)
+			bad(f.name, "it cannot be negative")
 		}
 	}
-	return out
+	return errs
 }

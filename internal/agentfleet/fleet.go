@@ -1,5 +1,5 @@
 // Package agentfleet runs the agents of a configuration file: it constructs them, replaces them when the file is read
-// again, and checks their health. Turns that are running when an agent is replaced end with the old agent.
+// again, and checks their health.
 //
 // A [Fleet] may be used by several goroutines at once.
 package agentfleet
@@ -20,10 +20,12 @@ import (
 	"github.com/parley-hq/parley/internal/config"
 )
 
-// Registry is where the agents of the server are registered under their names.
+// Registry has the agents of the server under their names. It closes those that are replaced or removed, when their last turn has ended.
 type Registry interface {
 	Add(info agent.Info, a agent.Agent)
 	Remove(name string)
+	Discard(a agent.Agent)
+	Use(name string, f func(agent.Agent)) bool
 }
 
 // Options are what a fleet needs.
@@ -39,16 +41,15 @@ type Options struct {
 
 // Fleet is the agents of a configuration file.
 type Fleet struct {
-	opt     Options
-	closing sync.WaitGroup // replaced agents whose last turn has not ended
+	opt Options
 
 	mu      sync.Mutex
-	entries map[string]*entry
-	file    *config.File // nil without a configuration file
+	sources map[string]string // the settings of each agent, as they are written in the configuration
+	file    *config.File      // nil without a configuration file
 }
 
 // New returns a fleet without agents.
-func New(opt Options) *Fleet { return &Fleet{opt: opt, entries: map[string]*entry{}} }
+func New(opt Options) *Fleet { return &Fleet{opt: opt, sources: map[string]string{}} }
 
 // Start registers the agents of a file, or only the demo agent when file is nil.
 func (f *Fleet) Start(file *config.File) error {
@@ -69,7 +70,7 @@ func (f *Fleet) apply(file *config.File) error {
 	built := map[string]agent.Agent{}
 	var errs []error
 	for _, c := range file.Agents {
-		if e := f.entries[c.Name]; e != nil && e.source == c.Source() {
+		if source, ok := f.sources[c.Name]; ok && source == c.Source() {
 			continue
 		}
 		a, err := f.opt.New(c)
@@ -81,28 +82,21 @@ func (f *Fleet) apply(file *config.File) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		for _, a := range built {
-			f.retire(&instance{Agent: a})
+			f.opt.Registry.Discard(a)
 		}
 		return err
 	}
-	for name, e := range f.entries {
+	for name := range f.sources {
 		if !slices.ContainsFunc(file.Agents, func(a *config.Agent) bool { return a.Name == name }) {
 			f.opt.Registry.Remove(name)
-			f.retire(e.replace(nil))
-			delete(f.entries, name)
+			delete(f.sources, name)
 		}
 	}
 	for _, c := range file.Agents {
-		e := f.entries[c.Name]
-		if e == nil {
-			e = &entry{}
-			f.entries[c.Name] = e
-		}
 		if a := built[c.Name]; a != nil {
-			f.retire(e.replace(a))
-			e.source = c.Source()
+			f.opt.Registry.Add(agent.Info{Name: c.Name, Kind: c.Kind, Description: c.Description, Starters: c.Starters, Commands: c.Commands}, a)
+			f.sources[c.Name] = c.Source()
 		}
-		f.opt.Registry.Add(agent.Info{Name: c.Name, Kind: c.Kind, Description: c.Description, Starters: c.Starters, Commands: c.Commands}, e)
 	}
 	f.file = file
 	return nil
@@ -116,7 +110,7 @@ func (f *Fleet) setDefault() {
 	if f.file != nil {
 		name = cmp.Or(name, f.file.Default())
 	}
-	if f.entries[demo.Info.Name] == nil {
+	if _, configured := f.sources[demo.Info.Name]; !configured {
 		if f.file == nil || f.file.Demo || len(f.file.Agents) == 0 {
 			f.opt.Registry.Add(demo.Info, demo.Agent{})
 		} else {
@@ -124,19 +118,6 @@ func (f *Fleet) setDefault() {
 		}
 	}
 	f.opt.SetDefault(cmp.Or(name, demo.Info.Name))
-}
-
-// retire closes an agent when its last turn has ended.
-func (f *Fleet) retire(i *instance) {
-	if i == nil {
-		return
-	}
-	f.closing.Go(func() {
-		i.turns.Wait()
-		if c, ok := i.Agent.(closer); ok {
-			c.Close()
-		}
-	})
 }
 
 // Configured reports whether there is a configuration file.
@@ -192,7 +173,7 @@ func (f *Fleet) Run(ctx context.Context, reload <-chan struct{}) {
 func (f *Fleet) names() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Join(slices.Sorted(maps.Keys(f.entries)), ", ")
+	return strings.Join(slices.Sorted(maps.Keys(f.sources)), ", ")
 }
 
 // healthInterval is the time between two health checks.
@@ -218,27 +199,29 @@ func (f *Fleet) probe(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	f.mu.Lock()
-	entries := maps.Clone(f.entries)
+	names := slices.Collect(maps.Keys(f.sources))
 	f.mu.Unlock()
 	var wg sync.WaitGroup
-	for name, e := range entries {
-		wg.Go(func() {
-			before := e.Health()
-			err := e.probe(ctx)
-			if err != nil && !errors.Is(ctx.Err(), context.Canceled) && (before == nil || before.Error() != err.Error()) {
-				f.opt.Logger.Warn("the agent's health check failed", "agent", name, "err", err.Error())
-			}
-		})
+	for _, name := range names {
+		wg.Go(func() { f.opt.Registry.Use(name, func(a agent.Agent) { f.probeAgent(ctx, name, a) }) })
 	}
 	wg.Wait()
 }
 
-// Close closes all agents and returns when their last turns have ended.
-func (f *Fleet) Close() {
-	f.mu.Lock()
-	for _, e := range f.entries {
-		f.retire(e.replace(nil))
+// prober is an agent that can check its health, and reports the result of its last check.
+type prober interface {
+	Probe(ctx context.Context) error
+	Health() error
+}
+
+func (f *Fleet) probeAgent(ctx context.Context, name string, a agent.Agent) {
+	p, ok := a.(prober)
+	if !ok {
+		return
 	}
-	f.mu.Unlock()
-	f.closing.Wait()
+	before := p.Health()
+	err := p.Probe(ctx)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) && (before == nil || before.Error() != err.Error()) {
+		f.opt.Logger.Warn("the agent's health check failed", "agent", name, "err", err.Error())
+	}
 }

@@ -45,6 +45,12 @@ func (fx *fixture) start(text string) error {
 	return fx.Start(file)
 }
 
+// agent returns the agent of a name.
+func (fx *fixture) agent(name string) (found agent.Agent) {
+	fx.registry.Use(name, func(a agent.Agent) { found = a })
+	return found
+}
+
 // agents lists the registered agents, the default one with a star.
 func (fx *fixture) agents() string {
 	var names []string
@@ -59,7 +65,7 @@ func (fx *fixture) agents() string {
 
 func TestReloadAddsRemovesReplacesAndKeepsAgents(t *testing.T) {
 	fx := newFixture(t)
-	defer fx.Close()
+	defer fx.registry.Close()
 	check := func(text, want string) {
 		t.Helper()
 		if err := fx.start(text); err != nil || fx.agents() != want {
@@ -68,16 +74,16 @@ func TestReloadAddsRemovesReplacesAndKeepsAgents(t *testing.T) {
 	}
 	const b = "{name: b, kind: model, model: m, endpoint: 'http://127.0.0.1:1'}"
 	check("agents: [{name: a, kind: demo}, "+b+"]\ndemo: false", "a* b")
-	kept := fx.entries["b"].current
+	kept := fx.agent("b")
 	check("agents: ["+b+", {name: c, kind: demo}]\ndemo: true", "b* c demo")
-	if fx.entries["b"].current != kept {
+	if fx.agent("b") != kept {
 		t.Error("an agent whose settings did not change was replaced")
 	}
 	check("agents: [{name: b, kind: model, model: other, endpoint: 'http://127.0.0.1:1'}]\ndemo: false", "b*")
-	if fx.entries["b"].current == kept {
+	if fx.agent("b") == kept {
 		t.Error("an agent whose settings changed was kept")
 	}
-	if err := fx.start("agents: [{name: c, kind: demo}, {name: b, kind: robot}]"); err == nil || fx.agents() != "b*" || fx.entries["b"].current == nil {
+	if err := fx.start("agents: [{name: c, kind: demo}, {name: b, kind: robot}]"); err == nil || fx.agents() != "b*" || fx.agent("b") == nil {
 		t.Errorf("a file with an error changed the agents to %q, %v", fx.agents(), err)
 	}
 	check("agents: []", "demo*")
@@ -88,7 +94,7 @@ func TestReloadAddsRemovesReplacesAndKeepsAgents(t *testing.T) {
 
 func TestFleetWithoutAFileHasTheDemoAgent(t *testing.T) {
 	fx := newFixture(t)
-	defer fx.Close()
+	defer fx.registry.Close()
 	if err := fx.Start(nil); err != nil || fx.agents() != "demo*" || fx.Configured() {
 		t.Errorf("%q, %v", fx.agents(), err)
 	}
@@ -99,6 +105,8 @@ func TestFleetWithoutAFileHasTheDemoAgent(t *testing.T) {
 
 // blockedProbe is an agent whose health check does not return.
 type blockedProbe struct{ agent.Agent }
+
+func (blockedProbe) Health() error { return nil }
 
 func (blockedProbe) Probe(ctx context.Context) error {
 	<-ctx.Done()
@@ -112,7 +120,8 @@ func TestReloadDoesNotWaitForAHealthCheck(t *testing.T) {
 		fx := newFixture(t)
 		fx.opt.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 		fx.file = &config.File{Path: path} // which does not exist
-		fx.entries["blocked"] = &entry{current: &instance{Agent: blockedProbe{}}}
+		fx.sources["blocked"] = ""
+		fx.registry.Add(agent.Info{Name: "blocked"}, blockedProbe{})
 		ctx, end := context.WithCancel(t.Context())
 		reload, ended := make(chan struct{}, 1), make(chan struct{})
 		go func() {

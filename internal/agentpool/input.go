@@ -12,7 +12,7 @@ import (
 // turnInput passes events and signals from the runner to the goroutines of a turn.
 type turnInput struct {
 	*agent.Inbox
-	arrived   chan struct{} // a message or other news for the turn may have arrived; has room for one
+	arrived   chan struct{} // an event that concerns the turn may have been stored; has room for one
 	ended     chan struct{} // closed when the turn has ended in the log, or another node runs it
 	moved     bool          // another node runs it; does not change once ended is closed
 	finished  chan struct{} // closed when the runner has finished with the turn

@@ -10,8 +10,8 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// In a cluster the owner of a session runs its turns, and a worker is connected to one of the nodes. Every node tells the others
-// which workers it has ([sentWorkers]). The owner adds them to its groups as registrations with a [remoteWorker] and gives them
+// In a cluster the owner of a session runs its turns, and a worker is connected to one of the nodes. Every node sends the others
+// a list of its workers ([sentWorkers]). The owner adds them to its groups as registrations with a [remoteWorker] and gives them
 // turns; the node of the worker may refuse a turn when the slots are used by then (remote.go). The worker's node keeps the turn as
 // a [remoteTurn] (workernode.go).
 //
@@ -28,22 +28,22 @@ type Nodes interface {
 	// Ask sends a message about a turn to the pool of another node. Messages about one turn arrive in the order of the calls. An
 	// error with the code not_found means that the message has certainly not arrived.
 	Ask(ctx context.Context, node string, turn chat.TurnID, data []byte) (wait func() ([]byte, error))
-	// Spread sends a message to the pools of all other nodes. It may be lost.
-	Spread(data []byte)
+	// Broadcast sends a message to the pools of all other nodes. It may be lost.
+	Broadcast(data []byte)
 }
 
 const (
-	refreshTime    = time.Second          // how often a node tells the others all its workers
-	collectTime    = 5 * time.Millisecond // how long changes are collected before they are told
-	forgetTime     = 4 * time.Second      // after this time without a word of them the workers of another node are removed
-	claimTime      = 60 * time.Second     // how long slots are kept for the turns that a worker names; its SDK gives them up then
+	refreshTime    = time.Second          // how often a node sends the others all its workers
+	collectTime    = 5 * time.Millisecond // how long changes are collected before they are sent
+	forgetTime     = 4 * time.Second      // without a message about them the workers of another node are removed
+	claimTime      = 60 * time.Second     // how long slots are kept for the turns that a worker has named; after it the SDK of the worker gives them up
 	askTime        = 10 * time.Second     // limit of a message to another node
 	maxSentTurns   = 500                  // turns in one message
 	maxSentWorkers = 50                   // workers in one message
 	maxSentText    = 16 << 10             // bytes of the error of a turn
 )
 
-// sentWorkers tells other nodes about the workers of a node.
+// sentWorkers is the message by which a node sends others its workers.
 type sentWorkers struct {
 	Node    string       `json:"node"`
 	Workers []sentWorker `json:"workers,omitempty"`
@@ -63,10 +63,10 @@ type sentWorker struct {
 	Commands  []chat.AgentCommand `json:"commands,omitempty"` // sent with All
 }
 
-// Connect makes the pool one of several. Share has to run then. It is called before workers join.
+// Connect makes the pool one of several. Share has to run then. It is called before workers connect.
 func (p *Pool) Connect(nodes Nodes) { p.nodes = nodes }
 
-// Share tells the other nodes about the workers of this one, and removes the workers of nodes that are silent, until ctx ends.
+// Share sends the other nodes the workers of this one, and removes the workers of nodes that are silent, until ctx ends.
 func (p *Pool) Share(ctx context.Context) {
 	all := time.NewTicker(refreshTime)
 	defer all.Stop()
@@ -82,16 +82,16 @@ func (p *Pool) Share(ctx context.Context) {
 				collect.Stop()
 				return
 			}
-			p.spread(false)
+			p.sendWorkers(false)
 		case <-all.C:
-			p.spread(true)
+			p.sendWorkers(true)
 			p.forget()
 			p.checkClaims(ctx)
 		}
 	}
 }
 
-// touch notes that a worker of this node has changed, so that the other nodes are told. The caller holds mu.
+// touch notes that a worker of this node has changed, so that it is sent to the other nodes. The caller holds mu.
 func (p *Pool) touch(r *registration) {
 	if p.nodes == nil || r.remote != nil {
 		return
@@ -103,11 +103,11 @@ func (p *Pool) touch(r *registration) {
 	}
 }
 
-// spread tells the other nodes what has changed, or everything.
-func (p *Pool) spread(everything bool) {
+// sendWorkers sends the other nodes the workers that have changed, or all.
+func (p *Pool) sendWorkers(everything bool) {
 	for _, m := range p.workersToSend(everything) {
 		if b, err := json.Marshal(m); err == nil {
-			p.nodes.Spread(b)
+			p.nodes.Broadcast(b)
 		}
 	}
 }
@@ -154,8 +154,8 @@ func (p *Pool) workersToSend(everything bool) (messages []*sentWorkers) {
 	return messages
 }
 
-// Heard takes what another node tells about its workers.
-func (p *Pool) Heard(data []byte) {
+// HandleBroadcast handles a message of another node about its workers.
+func (p *Pool) HandleBroadcast(data []byte) {
 	var m sentWorkers
 	if json.Unmarshal(data, &m) != nil {
 		return // of another version
@@ -168,12 +168,12 @@ func (p *Pool) Heard(data []byte) {
 		}
 	}
 	for _, w := range m.Workers {
-		p.heard(m.Node, w)
+		p.keepRemote(m.Node, w)
 	}
 }
 
-// heard takes what another node tells about one of its workers. The caller holds mu.
-func (p *Pool) heard(node string, w sentWorker) {
+// keepRemote stores what another node has sent about one of its workers. The caller holds mu.
+func (p *Pool) keepRemote(node string, w sentWorker) {
 	k := groupKey{w.Workspace, w.Agent}
 	g := p.group(k)
 	id := remoteID{node, w.ID}
@@ -183,7 +183,7 @@ func (p *Pool) heard(node string, w sentWorker) {
 			return
 		}
 		g.workers = append(g.workers, r)
-		g.joined()
+		g.added()
 	}
 	r.slots, r.remote.free, r.remote.given, r.remote.heard = w.Slots, w.Free, w.Given[p.nodes.Name()], time.Now()
 	if w.All {
@@ -225,7 +225,7 @@ func (p *Pool) here(turn chat.TurnID) bool {
 	return node == p.nodes.Name()
 }
 
-// checkClaims finds the turns that workers name and that have ended, and tells the workers. It asks the log: the runner does not
+// checkClaims finds the turns that workers have named and that have ended, and sends the workers their ends. It asks the log: the runner does not
 // know the turns of sessions that this node has just taken over.
 func (p *Pool) checkClaims(ctx context.Context) {
 	p.mu.Lock()

@@ -40,7 +40,7 @@ type Pool struct {
 	changed chan struct{}              // a worker of this node has changed; has room for one
 	locals  map[uint64]*registration   // the workers of this node
 	remotes map[remoteID]*registration // the workers of other nodes
-	gone    []uint64                   // workers of this node that left, which the other nodes are not told yet
+	gone    []uint64                   // workers of this node that have left, until that is sent to the other nodes
 }
 
 // groupKey is an agent name in a workspace. Workers of one workspace get no turns of another.
@@ -247,7 +247,7 @@ func (p *Pool) handOver(ctx context.Context, j *job) error {
 	return errTaken
 }
 
-// deliver takes what arrived during the turn into it, if a worker has the turn.
+// deliver adds events that arrived during the turn to its input, if a worker has the turn.
 func (p *Pool) deliver(ctx context.Context, j *job) error {
 	p.mu.Lock()
 	held := j.holder != nil
@@ -257,7 +257,7 @@ func (p *Pool) deliver(ctx context.Context, j *job) error {
 	}
 	events, err := j.turn.TakeEvents(ctx)
 	if chat.CodeOf(err) == chat.Unavailable {
-		return nil // what is not taken is answered after the turn
+		return nil // the events stay queued and are answered after the turn
 	}
 	for _, e := range events {
 		j.turn.in.Put(e)
@@ -265,15 +265,16 @@ func (p *Pool) deliver(ctx context.Context, j *job) error {
 	return err
 }
 
-// due returns the time until expired has to be called for a turn.
+// due returns how long to wait before expired is called for a turn.
 func (p *Pool) due(k groupKey, j *job) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.wait(len(p.group(k).workers) > 0, j)
+	return p.untilExpired(len(p.group(k).workers) > 0, j)
 }
 
-// wait is due; others reports whether workers are connected. The caller holds mu.
-func (p *Pool) wait(others bool, j *job) time.Duration {
+// untilExpired returns the time until a turn has waited too long for a worker; others says whether workers are connected. The caller
+// holds mu.
+func (p *Pool) untilExpired(others bool, j *job) time.Duration {
 	switch {
 	case j.holder != nil:
 		return p.opt.Lease
@@ -287,7 +288,7 @@ func (p *Pool) wait(others bool, j *job) time.Duration {
 func (p *Pool) expired(ctx context.Context, k groupKey, j *job) (again time.Duration, err error) {
 	p.mu.Lock()
 	others := len(p.group(k).workers) > 0
-	switch left := p.wait(others, j); {
+	switch left := p.untilExpired(others, j); {
 	case left > 0:
 		p.mu.Unlock()
 		return left, nil

@@ -72,7 +72,7 @@ func (h *testWorker) awaitTurn(t *testing.T) chat.Assignment {
 
 func (p *testServer) join(slots int, holding ...chat.TurnID) *testWorker {
 	h := &testWorker{moved: make(chan struct{})}
-	h.reg = p.pool.Join(chat.DefaultWorkspace, "worker", h, slots, holding)
+	h.reg = p.pool.Register(chat.DefaultWorkspace, "worker", h, slots, holding)
 	return h
 }
 
@@ -201,8 +201,8 @@ func TestCommandsAreListed(t *testing.T) {
 	r := agentpool.NewRegistry(p.pool)
 	r.Add(agent.Info{Name: "a"}, commandAgent{})
 	r.Add(agent.Info{Name: "b", Commands: []chat.AgentCommand{{Name: "/configured"}}}, commandAgent{})
-	first := p.pool.Join(chat.DefaultWorkspace, "worker", &commandWorker{commands: []chat.AgentCommand{{Name: "/old"}}}, 1, nil)
-	second := p.pool.Join(chat.DefaultWorkspace, "worker", &commandWorker{commands: []chat.AgentCommand{{Name: "/new", Description: "counts", Input: "N"}}}, 1, nil)
+	first := p.pool.Register(chat.DefaultWorkspace, "worker", &commandWorker{commands: []chat.AgentCommand{{Name: "/old"}}}, 1, nil)
+	second := p.pool.Register(chat.DefaultWorkspace, "worker", &commandWorker{commands: []chat.AgentCommand{{Name: "/new", Description: "counts", Input: "N"}}}, 1, nil)
 	defer second.Leave()
 	first.Leave()
 	var got []chat.AgentCommand
@@ -304,7 +304,7 @@ func TestEndingWaitsForTheLog(t *testing.T) {
 func TestWorkersOfAnotherWorkspaceGetNothing(t *testing.T) {
 	p := newPoolServer(t, time.Minute)
 	stranger := &testWorker{moved: make(chan struct{})}
-	stranger.reg = p.pool.Join("elsewhere", "worker", stranger, 4, nil)
+	stranger.reg = p.pool.Register("elsewhere", "worker", stranger, 4, nil)
 	ours := p.join(1)
 	if _, _, err := p.Create(ctx, ann, chat.NewSession{ID: "w", Agent: "worker"}); err != nil {
 		t.Fatal(err)

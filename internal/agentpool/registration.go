@@ -25,17 +25,14 @@ type registration struct {
 	remote  *remoteWorker               // nil for a worker of this node
 	id      uint64                      // of a worker of this node
 	turns   map[chat.TurnID]*remoteTurn // turns of other nodes that a worker of this node has
-	touched bool                        // the other nodes have to be told of a change
-	claimed bool                        // and of its turns
+	touched bool                        // it has changed since it was sent to the other nodes
+	claimed bool                        // its turns have, too
 	named   time.Time                   // when the last turn was added to claims
 }
 
-// commander is an agent in the process, or a worker, that says which commands it understands.
-type commander interface{ Commands() []chat.AgentCommand }
-
-// Join registers a worker of an agent name in a workspace that answers up to slots turns at once. The turns that it had
+// Register adds a worker of an agent name in a workspace that answers up to slots turns at once. The turns that it had
 // before its connection broke are given to it again: at once, or when the server gives up the broken connection.
-func (p *Pool) Join(workspace, name string, w core.Worker, slots int, holding []chat.TurnID) core.Registration {
+func (p *Pool) Register(workspace, name string, w core.Worker, slots int, holding []chat.TurnID) core.Registration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := groupKey{workspace, name}
@@ -54,15 +51,15 @@ func (p *Pool) Join(workspace, name string, w core.Worker, slots int, holding []
 			p.give(j, r)
 		}
 	}
-	g.joined()
+	g.added()
 	p.assign(g)
 	p.sendEnded(r)
 	p.touch(r)
 	return r
 }
 
-// joined is called after a worker was added to the group.
-func (g *workerGroup) joined() {
+// added is called after a worker was added to the group.
+func (g *workerGroup) added() {
 	for _, j := range g.jobs {
 		if j.holder == nil && !j.moving && j.awaitingReconnect {
 			if j.restarted && len(g.workers) == 1 {

@@ -97,8 +97,8 @@ func (w *remoteWorker) send(m *turnMessage) {
 	p.out.add(w, m)
 }
 
-// outbox has the messages to other nodes, in order. When it is full, the workers of further messages are removed; they are added
-// again when their node speaks of them, and then get their turns again.
+// outbox has the messages to other nodes, in order. When it is full, the workers of further messages are removed. They are added
+// again with the next message of their node about them, and then get their turns again.
 type outbox struct {
 	mu      sync.Mutex
 	queue   []outgoing
@@ -211,8 +211,8 @@ func (p *Pool) refused(w *remoteWorker, m *turnMessage) {
 	p.assign(g)
 }
 
-// Asked handles a message of another node.
-func (p *Pool) Asked(data []byte, reply func([]byte, error)) {
+// HandleRequest handles a message of another node about a turn.
+func (p *Pool) HandleRequest(data []byte, reply func([]byte, error)) {
 	m := &turnMessage{}
 	if err := json.Unmarshal(data, m); err != nil {
 		reply(nil, chat.Errorf(chat.Invalid, "a message of another version").Because(err))

@@ -87,7 +87,7 @@ func NewRunner(agents *Registry, opt Options) *Runner {
 	return r
 }
 
-// Attach sets the sessions. They report commits to the runner and the runner writes to them, so one is made first.
+// Attach sets the sessions. It is not an option of the runner because the sessions are made with the runner as an observer.
 func (r *Runner) Attach(s sessions) { r.sessions = s }
 
 // Committed reports stored events. It does not block.
@@ -229,7 +229,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve starts the waiting turns and from now on all others with spawn; with nil, turns wait.
+// serve starts the waiting turns with spawn, and from now on all others. With nil, turns wait from now on.
 func (r *Runner) serve(spawn func(*run)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -276,20 +276,28 @@ func (r *Runner) answer(until context.Context, u *run) {
 	}
 	r.mu.Unlock()
 
-	ctx, span := r.opt.Tracer.Start(ctx, "turn", trace.WithAttributes(
-		attribute.String("parley.session", string(u.ref.Session)), attribute.String("parley.turn", string(u.ref.Turn)),
-		attribute.String("parley.agent", u.agent), attribute.Int("parley.attempt", u.ref.Attempt)))
+	ctx, span := r.startSpan(ctx, u)
 	defer span.End()
 
 	ref, outcome, cause := r.ask(ctx, u, span)
 	if outcome == "" {
 		return
 	}
+	setOutcome(span, outcome, cause)
+	r.end(until, u, ref, outcome, cause)
+}
+
+func (r *Runner) startSpan(ctx context.Context, u *run) (context.Context, trace.Span) {
+	return r.opt.Tracer.Start(ctx, "turn", trace.WithAttributes(
+		attribute.String("parley.session", string(u.ref.Session)), attribute.String("parley.turn", string(u.ref.Turn)),
+		attribute.String("parley.agent", u.agent), attribute.Int("parley.attempt", u.ref.Attempt)))
+}
+
+func setOutcome(span trace.Span, outcome chat.Outcome, cause string) {
 	if outcome == chat.Failed {
 		span.SetStatus(codes.Error, cause)
 	}
 	span.SetAttributes(attribute.String("parley.outcome", string(outcome)))
-	r.end(until, u, ref, outcome, cause)
 }
 
 // end stores the end of a turn. While the log cannot be written it tries again, because an open turn blocks its line until
@@ -315,10 +323,7 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 	ref = u.ref
 	turn, err := r.load(ctx, u)
 	if err == nil {
-		if sc := span.SpanContext(); sc.IsSampled() && !u.resumed {
-			err = turn.storeOnce(ctx, "trace", chat.AgentTrace{TraceID: sc.TraceID().String()})
-		}
-		if err == nil {
+		if err = turn.storeTrace(ctx, u, span); err == nil {
 			err = r.callAgent(ctx, u, turn)
 		}
 		for unwritable(err) && sleep.For(ctx, resumePause) == nil {
@@ -328,22 +333,28 @@ func (r *Runner) ask(ctx context.Context, u *run, span trace.Span) (ref chat.Tur
 		}
 		ref = turn.Ref() // the pool may have begun another attempt
 	}
+	outcome, cause = r.outcome(ctx, u, turn, err)
+	return ref, outcome, cause
+}
+
+// outcome returns how a turn ended and stores an error of its agent. turn is nil if it could not be loaded.
+func (r *Runner) outcome(ctx context.Context, u *run, turn *turn, err error) (outcome chat.Outcome, cause string) {
 	switch {
 	case agent.Stopped(ctx):
-		return ref, chat.Stopped, ""
+		return chat.Stopped, ""
 	case errors.Is(context.Cause(ctx), errShutdown):
-		return ref, "", ""
+		return "", ""
 	case err == nil:
-		return ref, chat.Done, ""
+		return chat.Done, ""
 	}
 	if turn != nil {
 		turn.fault(ctx, err)
 	}
 	if errors.Is(err, agent.ErrInterrupted) {
-		return ref, chat.Interrupted, agent.ErrorText(err)
+		return chat.Interrupted, agent.ErrorText(err)
 	}
-	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", ref.Session, "turn", ref.Turn, "agent", u.agent, "err", err)
-	return ref, chat.Failed, agent.ErrorText(err)
+	r.opt.Logger.WarnContext(ctx, "a turn failed", "session", u.ref.Session, "turn", u.ref.Turn, "agent", u.agent, "err", err)
+	return chat.Failed, agent.ErrorText(err)
 }
 
 // unwritable reports whether a turn could not go on because no node of the cluster could write its session, or because it is not known
@@ -363,7 +374,12 @@ func (r *Runner) callAgent(ctx context.Context, u *run, turn *turn) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
+		return r.waitStopped(ctx, u, done)
 	}
+}
+
+// waitStopped waits for an agent whose context has ended.
+func (r *Runner) waitStopped(ctx context.Context, u *run, done <-chan error) error {
 	timeout := time.NewTimer(u.in.stopTimeout(r.opt.StopGrace))
 	defer timeout.Stop()
 	select {

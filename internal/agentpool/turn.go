@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -179,6 +181,9 @@ func (t *turn) current() chat.Assignment {
 	return a
 }
 
+// forAgent returns the turn in its current attempt as an agent in the process gets it.
+func (t *turn) forAgent() *agent.Turn { return agent.NewTurn(t.current(), t.in.Inbox, t) }
+
 // nextAttempt begins a new attempt; crash reports whether the end of the last one counts as a crash of the turn.
 func (t *turn) nextAttempt(ctx context.Context, reason string, crash bool) error {
 	next, ok, err := t.sessions.ResumeTurn(ctx, t.Ref(), reason, crash)
@@ -201,6 +206,14 @@ func (t *turn) resumed() bool { return t.Ref().Attempt > 1 }
 func (t *turn) storeOnce(ctx context.Context, key string, body chat.Body) error {
 	_, err := t.Append(ctx, []chat.Draft{chat.NewDraft(body).As(string(t.id) + "/" + key)})
 	return err
+}
+
+// storeTrace stores the trace of a sampled turn.
+func (t *turn) storeTrace(ctx context.Context, u *run, span trace.Span) error {
+	if sc := span.SpanContext(); sc.IsSampled() && !u.resumed {
+		return t.storeOnce(ctx, "trace", chat.AgentTrace{TraceID: sc.TraceID().String()})
+	}
+	return nil
 }
 
 // fault stores why the turn ends. The turn ends even if that fails.

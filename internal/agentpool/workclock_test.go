@@ -134,7 +134,7 @@ func TestWorkerGetsDirectivesAndStop(t *testing.T) {
 		p.run()
 		p.begin(chat.NewSession{})
 		h := &testWorker{moved: make(chan struct{})}
-		h.reg = p.pool.Join(chat.DefaultWorkspace, "digger", h, 2, nil)
+		h.reg = p.pool.Register(chat.DefaultWorkspace, "digger", h, 2, nil)
 		if _, err := p.Launch(ctx, ann, "s", chat.Launch{ID: "dig", Instruction: "dig", Agent: "digger", DeadlineSeconds: 100}); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestWorkerGetsDirectivesAndStop(t *testing.T) {
 		// It reconnects and gets the same again.
 		h.reg.Leave()
 		again := &testWorker{moved: make(chan struct{})}
-		again.reg = p.pool.Join(chat.DefaultWorkspace, "digger", again, 2, []chat.TurnID{given.Turn})
+		again.reg = p.pool.Register(chat.DefaultWorkspace, "digger", again, 2, []chat.TurnID{given.Turn})
 		if back := again.awaitTurn(t); !back.Paused || back.Attempt != 1 {
 			t.Fatalf("%+v", back)
 		}

@@ -117,6 +117,34 @@ type Resume struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
+// Stored is what the context of a user message from a page has under "agui". The dialect writes it; the agent kind reads State and Calls.
+type Stored struct {
+	Run       string          `json:"run_id,omitempty"`
+	MessageID string          `json:"message_id,omitempty"` // where it is not the client_id
+	State     json.RawMessage `json:"state,omitempty"`
+	Props     json.RawMessage `json:"forwarded_props,omitempty"`
+	Imported  bool            `json:"imported,omitempty"` // from the history of a page; no turn answers it
+	Calls     int             `json:"calls,omitempty"`    // see CallsHeader
+}
+
+// CallsHeader is how many agents behind AG-UI have called one another to answer a message. A server refuses more than MaxCalls: agents
+// that call one another in a circle would do so for ever.
+const (
+	CallsHeader = "Parley-Calls"
+	MaxCalls    = 8
+)
+
+// Own reads what the dialect has written to a context or to metadata, under "agui". Other clients may store anything there.
+func Own[T any](raw json.RawMessage) T {
+	var m struct {
+		Own T `json:"agui"`
+	}
+	if json.Unmarshal(raw, &m) != nil {
+		m.Own = *new(T)
+	}
+	return m.Own
+}
+
 // Outcome says why a run, or a subagent's part of it, ended.
 type Outcome struct {
 	Type       string      `json:"type"` // success, interrupt, cancelled, suspended

@@ -48,9 +48,9 @@ func (l *Local) Copy(ctx context.Context, from chat.SessionID, source string, to
 	return l.Put(ctx, to, target, old.MediaType, body, PutOptions{IfAbsent: true})
 }
 
-// CopySession gives a new session all the files of another one; commit makes it
-// part of the log. When it fails the new one has none.
-func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error {
+// CopySession gives a new session all the files of another one and those in added;
+// commit makes it part of the log. When it fails the new one has none.
+func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID, added []core.FilePut, commit func() error) error {
 	if err := to.Validate(); err != nil {
 		return err
 	}
@@ -62,6 +62,9 @@ func (l *Local) CopySession(ctx context.Context, from, to chat.SessionID, commit
 		return failed("copy artifacts", err)
 	}
 	err := l.copyAll(ctx, from, to)
+	for i := 0; i < len(added) && err == nil; i++ {
+		_, err = l.Put(ctx, to, added[i].Path, added[i].MediaType, added[i].Body, PutOptions{Max: added[i].Max})
+	}
 	if err == nil {
 		err = commit()
 	}

@@ -14,10 +14,10 @@ func TestCopiedSessionIsIndependent(t *testing.T) {
 	l := open(t, t.TempDir(), Options{})
 	put(t, l, "a", "out/x.txt", "shared")
 	put(t, l, "a", "y.txt", "other")
-	if err := l.CopySession(t.Context(), "a", "b", func() error { return nil }); err != nil {
+	if err := l.CopySession(t.Context(), "a", "b", nil, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.CopySession(t.Context(), "a", "b", func() error { return nil }); err != nil {
+	if err := l.CopySession(t.Context(), "a", "b", nil, func() error { return nil }); err != nil {
 		t.Fatal("a second time:", err)
 	}
 	put(t, l, "a", "y.txt", "changed later")

@@ -29,7 +29,7 @@ func (l *Local) DeleteSession(ctx context.Context, session chat.SessionID) (coun
 		return 0, 0, nil
 	}
 	// From here on it is done even if the caller has gone away.
-	count, bytes, err = l.burn(trash)
+	count, bytes, err = l.removeDiscarded(trash)
 	return count, bytes, failed("erase artifacts", err)
 }
 
@@ -56,12 +56,12 @@ func (l *Local) Sessions() (map[string]bool, error) {
 func (l *Local) DeleteFolder(hash string) error {
 	trash, err := l.discard(l.folderOf(hash))
 	if err == nil && trash != "" {
-		_, _, err = l.burn(trash)
+		_, _, err = l.removeDiscarded(trash)
 	}
 	return failed("erase artifacts", err)
 }
 
-// discard moves a session's folder out of sight; "" means that it has none.
+// discard moves the folder of a session into the trash; "" means that it has none.
 func (l *Local) discard(folder string) (trash string, err error) {
 	defer l.sessions.Lock(folder)()
 	trash = filepath.Join(l.dir, trashDir, rand.Text())
@@ -74,8 +74,8 @@ func (l *Local) discard(folder string) (trash string, err error) {
 	return trash, errors.Join(l.syncDir(filepath.Dir(trash)), l.syncDir(filepath.Dir(folder)))
 }
 
-// burn removes a discarded folder.
-func (l *Local) burn(trash string) (count int, bytes int64, err error) {
+// removeDiscarded removes a folder from the trash.
+func (l *Local) removeDiscarded(trash string) (count int, bytes int64, err error) {
 	entries, err := os.ReadDir(trash)
 	if err != nil {
 		return 0, 0, err
@@ -103,7 +103,7 @@ func (l *Local) emptyTrash() error {
 		return err
 	}
 	for _, entry := range entries {
-		if _, _, err := l.burn(filepath.Join(dir, entry.Name())); err != nil {
+		if _, _, err := l.removeDiscarded(filepath.Join(dir, entry.Name())); err != nil {
 			return err
 		}
 	}

@@ -126,7 +126,7 @@ func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 			put(t, l, "s", fmt.Sprint(i), fmt.Sprint("secret ", i))
 		}
 		killAt(l, n)
-		failure := l.CopySession(context.Background(), "s", "fork", func() error {
+		failure := l.CopySession(context.Background(), "s", "fork", []core.FilePut{{Path: "added", Body: strings.NewReader("secret 3")}}, func() error {
 			if err := l.step(); err != nil {
 				return err
 			}
@@ -138,7 +138,7 @@ func TestCopyAndEraseKilledAtEveryStep(t *testing.T) {
 			t.Fatal(err)
 		}
 		count, _, err := l.Usage(t.Context(), "fork")
-		if err != nil || forked && count != 3 || !forked && count != 0 {
+		if err != nil || forked && count != 4 || !forked && count != 0 {
 			t.Fatalf("killed at step %d: forked %v with %d files, %v", n, forked, count, err)
 		}
 		if failure == nil {

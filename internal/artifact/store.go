@@ -18,6 +18,6 @@ type Store interface {
 	Usage(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	DeleteSession(ctx context.Context, id chat.SessionID) (count int, bytes int64, err error)
 	FinishChanges(ctx context.Context, stored func(core.FileChange) (bool, error)) error
-	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
+	CopySession(ctx context.Context, from, to chat.SessionID, added []core.FilePut, commit func() error) error
 	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)
 }

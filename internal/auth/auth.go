@@ -26,7 +26,7 @@ type Auth struct {
 	issueKey []byte // signs the tokens of Issue; empty when there are none
 
 	mu      sync.Mutex // serialises SetTokens
-	revoked []func()   // called after tokens were removed
+	revoked []func()   // called after tokens were removed, or a browser was signed out
 }
 
 // openCredential is the credential of [Local].

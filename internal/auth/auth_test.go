@@ -294,6 +294,47 @@ func TestSignInsAreBounded(t *testing.T) {
 	}
 }
 
+// Somebody who signs in again and again signs out nobody else.
+func TestFullSignInsMakeRoomFromTheirBusiestActor(t *testing.T) {
+	now := &clock{time.Unix(1, 0)}
+	s := newSignIns(now.now)
+	actor := func(id string) chat.Caller { return chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: id}} }
+	quiet := s.put(s.live, 10, actor("quiet"), now.at.Add(time.Minute)) // it ends first
+	var busy []string
+	for i := range 30 {
+		busy = append(busy, s.put(s.live, 10, actor("busy"), now.at.Add(time.Hour+time.Duration(i))))
+	}
+	if _, ok := s.get(quiet); !ok {
+		t.Error("another actor was signed out")
+	}
+	if _, ok := s.get(busy[0]); ok || len(s.live) != 10 {
+		t.Errorf("the oldest is there: %t, %d sign-ins", ok, len(s.live))
+	}
+	if _, ok := s.get(busy[29]); !ok {
+		t.Error("the newest is not there")
+	}
+}
+
+func TestSignInsCountAsManyRequests(t *testing.T) {
+	o := tokenOptions()
+	o.Rate, o.Burst = 1, 2*signInCost
+	a := mustNew(t, o)
+	codes := []int{}
+	for range 3 {
+		w := httptest.NewRecorder()
+		a.Handler(func(w http.ResponseWriter, _ *http.Request, err error) {
+			if chat.CodeOf(err) != chat.SlowDown {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusTooManyRequests)
+		}).ServeHTTP(w, request("POST", SessionPath, "Authorization", "Bearer "+aliceToken))
+		codes = append(codes, w.Code)
+	}
+	if !slices.Equal(codes, []int{200, 200, 429}) {
+		t.Error(codes)
+	}
+}
+
 func TestRateLimitPerActor(t *testing.T) {
 	now := &clock{time.Unix(1, 0)}
 	o := tokenOptions()

@@ -26,8 +26,7 @@ type tokenSet struct {
 // staticToken is a token of the options or the token file. Hashes are compared in
 // constant time, so that neither the token nor its length can be measured.
 type staticToken struct {
-	token  Token
-	sum    [sha256.Size]byte
+	sum    [sha256.Size]byte // of its text, which is not kept
 	caller chat.Caller
 	end    context.Context // ends when the token is removed
 	remove context.CancelCauseFunc
@@ -41,7 +40,7 @@ const jwtPrefix = "jwt."
 func (a *Auth) newTokenSet(tokens []Token) *tokenSet {
 	k := &tokenSet{byID: make(map[string]*staticToken, len(tokens))}
 	for _, t := range tokens {
-		s := &staticToken{token: t, sum: sha256.Sum256([]byte(t.Token)), caller: chat.Caller{
+		s := &staticToken{sum: sha256.Sum256([]byte(t.Token)), caller: chat.Caller{
 			Actor: t.Actor, Workspace: t.Workspace, Scopes: slices.Clone(t.Scopes),
 			AllWorkspaces: t.AllWorkspaces, Agents: slices.Clone(t.Agents),
 		}}
@@ -206,8 +205,18 @@ func (a *Auth) SetTokens(tokens []Token) error {
 	return nil
 }
 
-// OnRevoked registers a function that is called after tokens were revoked. It is for
-// packages that keep connections and call [Auth.Check]. f must not call SetTokens.
+// tellRevoked calls the functions of OnRevoked.
+func (a *Auth) tellRevoked() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.revoked {
+		f()
+	}
+}
+
+// OnRevoked registers a function that is called after tokens were revoked or a browser was
+// signed out. It is for packages that keep connections and call [Auth.Check]. f must not
+// call SetTokens.
 func (a *Auth) OnRevoked(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -86,12 +86,6 @@ func (d derived) accepted(t *testing.T, a *Auth) (list []string) {
 	if _, err := a.Caller(r); err == nil {
 		list = append(list, "cookie")
 	}
-	if r, err := signInBrowser(a, r); err == nil {
-		list = append(list, "cookie for a cookie")
-		if _, err := a.Caller(r); err == nil {
-			list = append(list, "cookie of a cookie")
-		}
-	}
 	w := httptest.NewRecorder()
 	a.Handler(failed).ServeHTTP(w, request("GET", d.link))
 	if w.Code == http.StatusSeeOther {
@@ -132,7 +126,7 @@ func TestDerivedCredentialsEndWithTheirJWT(t *testing.T) {
 			if d.cookie.Expires.After(end) {
 				t.Errorf("the browser keeps the cookie until %s", d.cookie.Expires)
 			}
-			if late := d.accepted(t, a); len(late) != 9 {
+			if late := d.accepted(t, a); len(late) != 7 {
 				t.Errorf("before the end these are accepted: %v", late)
 			}
 			d.link = a.SignInURL("http://127.0.0.1", d.caller)
@@ -141,6 +135,49 @@ func TestDerivedCredentialsEndWithTheirJWT(t *testing.T) {
 				t.Errorf("these outlive the JWT: %v", late)
 			}
 		})
+	}
+}
+
+// What a browser got by its cookie ends when it signs out.
+func TestSignOutEndsWhatTheCookieWasExchangedFor(t *testing.T) {
+	a := mustNew(t, tokenOptions())
+	a.Sign([]byte(signingKey))
+	told := 0
+	a.OnRevoked(func() { told++ })
+	handle := func(method string, header ...string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		a.Handler(failed).ServeHTTP(w, request(method, SessionPath, header...))
+		return w
+	}
+	cookie := handle("POST", "Authorization", "Bearer "+aliceToken).Result().Cookies()[0]
+	signedIn := CookieName + "=" + cookie.Value
+	if w := handle("POST", "Cookie", signedIn); w.Code != 200 || len(w.Result().Cookies()) != 0 {
+		t.Errorf("a cookie was exchanged for another one: %d %v", w.Code, w.Result().Cookies())
+	}
+	token, err := a.Issue(request("POST", "/token/issue", "Cookie", signedIn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := a.Authenticate(t.Context(), token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := handle("POST", "Authorization", "Bearer "+token); w.Code != 200 || len(w.Result().Cookies()) != 0 {
+		t.Errorf("the token of a cookie was exchanged for a cookie: %d %v", w.Code, w.Result().Cookies())
+	}
+	ctx, done := a.Context(t.Context(), c)
+	defer done()
+	for range 2 {
+		if w := handle("DELETE", "Cookie", signedIn); w.Code != 204 {
+			t.Fatal(w.Code)
+		}
+	}
+	if _, err := a.Authenticate(t.Context(), token); chat.CodeOf(err) != chat.Unauthenticated {
+		t.Errorf("the issued token after signing out: %v", err)
+	}
+	<-ctx.Done() // of what was begun with the issued token
+	if told != 1 {
+		t.Errorf("OnRevoked was called %d times", told)
 	}
 }
 
@@ -224,7 +261,7 @@ func TestRevokedTokenEndsStreamsAndDerivedCredentials(t *testing.T) {
 			if late := alice.accepted(t, a); len(late) > 0 {
 				t.Errorf("these outlive the token: %v", late)
 			}
-			if n := len(bot.accepted(t, a)); n != 9 {
+			if n := len(bot.accepted(t, a)); n != 7 {
 				t.Errorf("%d of what was made from another token are left", n)
 			}
 			// They are also refused after a restart with the same key.

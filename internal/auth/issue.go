@@ -37,6 +37,7 @@ type issuedClaims struct {
 	Key       string         `json:"key"` // the credential that it was made from
 	All       bool           `json:"all_workspaces,omitempty"`
 	Agents    []string       `json:"agents,omitempty"`
+	SignIn    string         `json:"sign_in,omitempty"` // of the browser whose cookie it was made from
 	Account   claimedName    `json:"account"`
 	Project   claimedName    `json:"project"`
 }
@@ -48,7 +49,7 @@ type claimedName struct {
 
 // Issue exchanges the credential of a request for a token that ends soon, for
 // clients that keep keys and send only such. The token ends no later than the
-// credential, and with its revocation. In open mode every key, and none, is accepted.
+// credential, with its revocation, and when its browser is signed out. In open mode every key, and none, is accepted.
 // A token that was issued cannot be exchanged again.
 func (a *Auth) Issue(r *http.Request) (string, error) {
 	if len(a.issueKey) == 0 {
@@ -68,7 +69,7 @@ func (a *Auth) Issue(r *http.Request) (string, error) {
 			Issuer: issuer, Subject: c.Actor.ID, IssuedAt: jwt.NewNumericDate(now), ExpiresAt: jwt.NewNumericDate(c.Expires),
 		},
 		Kind: c.Actor.Kind, Name: c.Actor.Name, Email: c.Actor.Email, Workspace: c.Workspace, Scopes: c.Scopes,
-		Key: c.Credential, All: c.AllWorkspaces, Agents: c.Agents,
+		Key: c.Credential, All: c.AllWorkspaces, Agents: c.Agents, SignIn: c.SignIn,
 		Account: claimedName{c.In(), c.In()}, Project: claimedName{c.In(), c.In()},
 	}
 	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(a.issueKey)
@@ -103,7 +104,7 @@ func (a *Auth) authenticateIssued(token string) (c chat.Caller, ours bool, err e
 	c = chat.Caller{
 		Actor:     chat.Actor{Kind: claims.Kind, ID: claims.Subject, Name: claims.Name, Email: claims.Email},
 		Workspace: claims.Workspace, Scopes: claims.Scopes, AllWorkspaces: claims.All, Agents: claims.Agents,
-		Credential: claims.Key, Expires: claims.ExpiresAt.Time, Issued: true,
+		Credential: claims.Key, Expires: claims.ExpiresAt.Time, Issued: true, SignIn: claims.SignIn,
 	}
 	if c.Credential == "" || a.Check(c) != nil {
 		return chat.Caller{}, true, chat.Errorf(chat.Unauthenticated, "the key that this token was made from is not valid any more: sign in again with another one").Because(errRevoked)

@@ -182,7 +182,7 @@ func RefuseOpenBeyondLoopback(addr string, a *Auth, tlsConfigured, trustedProxy 
 			"Set a token (--token, or --token-file), or JWT keys (--jwt-secret, --jwt-key, --jwks), or listen on 127.0.0.1", addr)
 	}
 	if !tlsConfigured && !trustedProxy {
-		return chat.Errorf(chat.Invalid, "refusing to listen on %s without TLS: tokens and conversations would travel in the clear. "+
+		return chat.Errorf(chat.Invalid, "refusing to listen on %s without TLS: tokens and conversations would not be encrypted. "+
 			"Give --tls-cert and --tls-key, or say --trusted-proxy if a proxy in front does TLS, or listen on 127.0.0.1", addr)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,8 +29,8 @@ func (a *Auth) ShareSignIns(key []byte, log SignInLog) {
 
 // SignedOut ends a sign-in on this node, and the connections that were opened with it. until is when its cookie ends.
 func (a *Auth) SignedOut(id string, until time.Time) {
-	if s := a.signIns.shared; s != nil {
-		s.signedOut(id, until)
+	if s := a.signIns.shared; s != nil && s.signedOut(id, until) {
+		a.tellRevoked()
 	}
 }
 
@@ -39,9 +40,10 @@ type sharedSignIns struct {
 	log SignInLog
 	now func() time.Time
 
-	mu   sync.Mutex
-	out  map[string]time.Time // the browsers that were signed out, and when their cookies end
-	live map[string]signIn    // those with connections to this node
+	mu        sync.Mutex
+	out       map[string]time.Time // the browsers that were signed out, and when their cookies end
+	pruneFrom int                  // size of out from which what has ended is removed
+	live      map[string]signIn    // the browsers with connections to this node
 }
 
 // The issuers of what is signed. The key is used for nothing else.
@@ -115,74 +117,50 @@ func (s *sharedSignIns) get(cookie string) (chat.Caller, bool) {
 }
 
 // signedIn returns a context that ends when a browser is signed out, nil when it was signed out already.
-func (s *sharedSignIns) signedIn(id string, until time.Time) context.Context {
+func (s *sharedSignIns) signedIn(c chat.Caller) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, out := s.out[id]; out {
+	if _, out := s.out[c.SignIn]; out {
 		return nil
 	}
-	g, ok := s.live[id]
+	g, ok := s.live[c.SignIn]
 	if !ok {
-		if len(s.live) >= maxSignIns {
-			s.prune()
-		}
-		for other, g := range s.live {
-			if len(s.live) < maxSignIns {
-				break
-			}
-			g.end() // its connections end, and its browser connects again
-			delete(s.live, other)
-		}
-		g.until = until
+		makeRoom(s.live, maxSignIns, s.now()) // connections may end, and their browsers connect again
+		g.caller, g.until = c, c.Expires
 		g.live, g.end = context.WithCancel(context.Background())
-		s.live[id] = g
+		s.live[c.SignIn] = g
 	}
 	return g.live
 }
 
-// prune removes what has ended. The caller holds mu.
-func (s *sharedSignIns) prune() {
-	now := s.now()
-	for id, until := range s.out {
-		if !now.Before(until) {
-			delete(s.out, id)
-		}
-	}
-	for id, g := range s.live {
-		if !now.Before(g.until) {
-			g.end()
-			delete(s.live, id)
-		}
-	}
-}
-
-func (s *sharedSignIns) signedOut(id string, until time.Time) {
+// signedOut stores that a browser was signed out. It reports whether that is new.
+func (s *sharedSignIns) signedOut(id string, until time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.now().Before(until) {
-		return // its cookie is not valid any more
+	now := s.now()
+	if _, out := s.out[id]; out || !now.Before(until) { // or its cookie is not valid any more
+		return false
 	}
-	if len(s.out) >= maxSignIns {
-		s.prune()
+	if len(s.out) >= s.pruneFrom {
+		maps.DeleteFunc(s.out, func(_ string, until time.Time) bool { return !now.Before(until) })
+		s.pruneFrom = max(maxSignIns, 2*len(s.out))
 	}
 	s.out[id] = until
-	if g, ok := s.live[id]; ok {
-		g.end()
-		delete(s.live, id)
-	}
+	remove(s.live, id)
+	return true
 }
 
-// end signs a browser out, first here and then on all nodes.
-func (s *sharedSignIns) end(ctx context.Context, cookie string) error {
+// end signs a browser out, first here and then on all nodes. was is false if it was not signed in.
+func (s *sharedSignIns) end(ctx context.Context, cookie string) (was bool, err error) {
 	_, id, until, ok := s.read(cookieIssuer, cookie)
 	if !ok {
-		return nil
+		return false, nil
 	}
-	s.signedOut(id, until)
+	was = s.signedOut(id, until)
 	if err := s.log.SignOut(ctx, id, until); err != nil {
-		return chat.Errorf(chat.Unavailable, "this browser is signed out here, but the other nodes could not be told; sign out again").Because(err)
+		return was, chat.Errorf(chat.Unavailable, "this browser is signed out here, but the other nodes could not be reached; sign out again").Because(err)
 	}
-	return nil
+	return was, nil
 }
 
 // redeem uses up a link.

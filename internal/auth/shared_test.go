@@ -142,6 +142,10 @@ func TestSignOutEndsTheCookieOnAllNodes(t *testing.T) {
 	}
 	connection, done := c.nodes[1].Context(t.Context(), caller)
 	defer done()
+	var told [2]int
+	for i, a := range c.nodes {
+		a.OnRevoked(func() { told[i]++ })
+	}
 	// Without the log the other nodes cannot be told; the request can be repeated.
 	c.log.err = errors.New("no owner")
 	if res := c.do(0, "DELETE", auth.SessionPath, cookie, ""); res.StatusCode != 503 {
@@ -161,6 +165,9 @@ func TestSignOutEndsTheCookieOnAllNodes(t *testing.T) {
 	}
 	if c.nodes[1].Check(caller) == nil {
 		t.Error("the caller is still valid on the other node")
+	}
+	if told != [2]int{1, 1} {
+		t.Errorf("OnRevoked was called %d times", told)
 	}
 }
 

@@ -19,6 +19,7 @@ const (
 	linkTTL    = 10 * time.Minute
 	maxSignIns = 10_000
 	maxLinks   = 100
+	signInCost = 100 // requests that a sign-in counts as: it is kept for hours
 )
 
 // signIns keeps signed-in browsers and one-time codes in memory: keys are random, are
@@ -45,8 +46,7 @@ func newSignIns(now func() time.Time) *signIns {
 	return &signIns{now: now, live: map[[sha256.Size]byte]signIn{}, links: map[[sha256.Size]byte]signIn{}}
 }
 
-// put stores a signIn under a new random key. In a full map it first removes what has
-// ended, then what ends first.
+// put stores a signIn under a new random key.
 func (s *signIns) put(m map[[sha256.Size]byte]signIn, most int, c chat.Caller, until time.Time) string {
 	c.SignIn = "" // it becomes that of the new key
 	g := signIn{caller: c, until: until}
@@ -56,27 +56,44 @@ func (s *signIns) put(m map[[sha256.Size]byte]signIn, most int, c chat.Caller, u
 	key := base64.RawURLEncoding.EncodeToString(raw[:])
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(m) >= most {
-		now := s.now()
-		var first [sha256.Size]byte
-		var at time.Time
-		for k, old := range m {
-			if !now.Before(old.until) {
-				remove(m, k)
-			} else if at.IsZero() || old.until.Before(at) {
-				first, at = k, old.until
-			}
-		}
-		if len(m) >= most {
-			remove(m, first)
-		}
-	}
+	makeRoom(m, most, s.now())
 	m[sha256.Sum256([]byte(key))] = g
 	return key
 }
 
-// remove ends a signIn and the connections that were opened with it. The caller holds mu.
-func remove(m map[[sha256.Size]byte]signIn, key [sha256.Size]byte) {
+// makeRoom makes room for one entry in a full map. It removes what has ended; if nothing has, it removes what ends first of
+// the actor with most entries, so that no actor can sign out others. The caller holds the lock of the map.
+func makeRoom[K comparable](m map[K]signIn, most int, now time.Time) {
+	if len(m) < most {
+		return
+	}
+	counts := map[string]int{}
+	busiest := ""
+	for k, g := range m {
+		if !now.Before(g.until) {
+			remove(m, k)
+			continue
+		}
+		actor := g.caller.In() + " " + g.caller.Actor.Key()
+		if counts[actor]++; counts[actor] > counts[busiest] {
+			busiest = actor
+		}
+	}
+	if len(m) < most {
+		return
+	}
+	var first K
+	var at time.Time
+	for k, g := range m {
+		if g.caller.In()+" "+g.caller.Actor.Key() == busiest && (at.IsZero() || g.until.Before(at)) {
+			first, at = k, g.until
+		}
+	}
+	remove(m, first)
+}
+
+// remove ends a signIn and the connections that were opened with it. The caller holds the map's lock.
+func remove[K comparable](m map[K]signIn, key K) {
 	if g, ok := m[key]; ok {
 		g.end()
 		delete(m, key)
@@ -103,7 +120,7 @@ func (s *signIns) get(key string) (chat.Caller, bool) {
 // signed out already.
 func (s *signIns) signedIn(c chat.Caller) context.Context {
 	if s.shared != nil {
-		return s.shared.signedIn(c.SignIn, c.Expires)
+		return s.shared.signedIn(c)
 	}
 	id := c.SignIn
 	var sum [sha256.Size]byte
@@ -128,14 +145,17 @@ func (s *signIns) drop(fits func(chat.Caller) bool) {
 	}
 }
 
-func (s *signIns) end(ctx context.Context, key string) error {
+// end signs a browser out. was is false if it was not signed in.
+func (s *signIns) end(ctx context.Context, key string) (was bool, err error) {
 	if s.shared != nil {
 		return s.shared.end(ctx, key)
 	}
+	sum := sha256.Sum256([]byte(key))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	remove(s.live, sha256.Sum256([]byte(key)))
-	return nil
+	_, was = s.live[sum]
+	remove(s.live, sum)
+	return was, nil
 }
 
 // redeem uses up a one-time code.
@@ -206,7 +226,12 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 			fail(w, r, err)
 			return
 		}
-		if r.Method == http.MethodPost && !a.Open() {
+		// What a browser that is signed in gets by its sign-in ends with that: it gets no other cookie.
+		if r.Method == http.MethodPost && !a.Open() && c.SignIn == "" {
+			if err := a.AllowN(c, signInCost); err != nil {
+				fail(w, r, err)
+				return
+			}
 			a.setCookie(w, r, c, "token")
 		}
 		whoami(w, c, a.Open())
@@ -214,9 +239,13 @@ func (a *Auth) Handler(fail func(http.ResponseWriter, *http.Request, error)) htt
 	mux.HandleFunc("POST "+SessionPath, session)
 	mux.HandleFunc("GET "+SessionPath, session)
 	mux.HandleFunc("DELETE "+SessionPath, func(w http.ResponseWriter, r *http.Request) {
+		var was bool
 		var failed error
 		if cookie, err := r.Cookie(CookieName); err == nil {
-			failed = a.signIns.end(r.Context(), cookie.Value)
+			was, failed = a.signIns.end(r.Context(), cookie.Value)
+		}
+		if was {
+			a.tellRevoked()
 		}
 		if failed != nil {
 			fail(w, r, failed)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,13 +13,18 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// Dial connects to an external NATS server and reconnects whenever it is unreachable.
+// Dial connects to an external NATS server and reconnects whenever it is unreachable, or refuses the login.
 func Dial(url, name string, log *slog.Logger, more ...nats.Option) (*nats.Conn, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	opts := append(connectOptions(name, log), nats.RetryOnFailedConnect(true))
-	c, err := nats.Connect(url, append(opts, more...)...)
+	opts := slices.Concat(connectOptions(name, log), []nats.Option{nats.IgnoreAuthErrorAbort()}, more)
+	c, err := nats.Connect(url, opts...)
+	if err == nil {
+		return c, nil
+	}
+	log.Warn("NATS cannot be reached yet; trying again", "err", err) // later attempts do not say why they fail
+	c, err = nats.Connect(url, append(opts, nats.RetryOnFailedConnect(true))...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}

@@ -275,19 +275,6 @@ func (s *Server) stateOf(name string) (st server.StreamState, group string, err 
 	return st, "", errors.New("this node does not store it")
 }
 
-// Routes returns how many other nodes are connected.
-func (s *Server) Routes() int {
-	all, err := s.nats.Routez(nil)
-	if err != nil {
-		return 0
-	}
-	ids := map[string]bool{}
-	for _, r := range all.Routes {
-		ids[r.RemoteID] = true
-	}
-	return len(ids)
-}
-
 // RemoveNode removes a server that is gone for good from the cluster, so that others store what it has stored.
 func (s *Server) RemoveNode(ctx context.Context, name string) error {
 	conn, err := s.connect("remove "+name, systemUser)

@@ -50,6 +50,7 @@ type Login struct {
 // Grant is the answer to a Login; the zero value refuses it.
 type Grant struct {
 	OK        bool
+	Later     bool      // this server does not serve clients now: the connection ends without an error, so that they try the next server, or again
 	Account   string    // "" is the main one
 	Name      string    // login name; see Publisher
 	Publish   []string  // subjects after mapping; nil means all

@@ -186,7 +186,7 @@ func (s *Server) Listened(subject string) bool {
 	return err == nil && main.Interest(subject) > 0
 }
 
-// Cut closes the connections of all users for which fits is true. When it returns they
+// Cut closes the connections of all users for which fits is true, except those from within the process. When it returns they
 // receive nothing more. They may reconnect and then log in again.
 func (s *Server) Cut(fits func(user string) bool) error {
 	const page = 1024
@@ -197,7 +197,7 @@ func (s *Server) Cut(fits func(user string) bool) error {
 			return fmt.Errorf("list the clients of NATS: %w", err)
 		}
 		for _, c := range list.Conns {
-			if fits(c.AuthorizedUser) {
+			if !fromWithin(c.AuthorizedUser) && fits(c.AuthorizedUser) {
 				ids = append(ids, c.Cid)
 			}
 		}
@@ -239,13 +239,18 @@ func (s *Server) Close() {
 // internalUser is the login name of connections from within the process.
 const internalUser = "parley"
 
+// fromWithin reports whether a login name is one of the connections from within the process. Clients cannot have them.
+func fromWithin(user string) bool {
+	return user == internalUser || user == nodesUser || user == systemUser
+}
+
 // authenticator checks logins.
 type authenticator Server
 
 // Check decides about one login. It is called on the client's own goroutine.
 func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	if (o.Username == internalUser || o.Username == nodesUser || o.Username == systemUser) && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
+	if fromWithin(o.Username) && subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) == 1 {
 		account := ""
 		if o.Username == nodesUser {
 			account = nodesAccount
@@ -267,10 +272,12 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 		in.Address = a.String()
 	}
 	g := d.opt.Login(in)
-	if !g.OK || g.Name == internalUser {
+	if g.Later {
+		// Clients of NATS give up for good when a server refuses them twice.
+		_ = d.nats.DisconnectClientByID(c.GetID()) // it may have disconnected
 		return false
 	}
-	if d.opt.Cluster != nil && (g.Name == nodesUser || g.Account == nodesAccount) {
+	if !g.OK || fromWithin(g.Name) || d.opt.Cluster != nil && g.Account == nodesAccount {
 		return false
 	}
 	user := &server.User{Username: g.Name, ConnectionDeadline: g.Until}

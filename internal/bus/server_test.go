@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,6 +205,51 @@ func TestUnknownLoginsAreRefused(t *testing.T) {
 				c.Close()
 			}
 		}
+	}
+}
+
+func TestClientsTryAgainWhileTheServerDoesNotServe(t *testing.T) {
+	var tries atomic.Int32
+	s := start(t, Options{Login: func(Login) Grant {
+		n := tries.Add(1)
+		return Grant{OK: n > 3, Later: n <= 3, Name: "anybody"}
+	}})
+	connected, closed := make(chan struct{}, 1), make(chan error, 1)
+	c, err := nats.Connect(s.URL(), nats.RetryOnFailedConnect(true), nats.ReconnectWait(time.Millisecond), nats.Timeout(30*time.Second),
+		nats.ConnectHandler(func(*nats.Conn) { connected <- struct{}{} }), nats.ClosedHandler(func(c *nats.Conn) { closed <- c.LastError() }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	select {
+	case <-connected:
+	case err := <-closed:
+		t.Fatalf("the client has given up: %v", err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the client is not connected")
+	}
+}
+
+func TestCutLeavesConnectionsFromWithinTheProcess(t *testing.T) {
+	s := start(t, Options{})
+	own, err := s.Connect("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	closed := make(chan struct{})
+	dial(t, s, nats.UserInfo("anybody", ""), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	if err := s.Cut(func(string) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the client is still connected")
+	}
+	flush(t, own)
+	if own.Reconnects > 0 {
+		t.Fatal("the connection from within the process was closed, too")
 	}
 }
 

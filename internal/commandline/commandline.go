@@ -59,7 +59,7 @@ func (e *Error) Error() string { return e.text }
 // Parse reads args into commands, a pointer to a struct. A mistake in the command line is an [*Error]; Parse panics when the tags of commands are wrong.
 func (a *App) Parse(commands any, args []string) (*Call, error) {
 	root := a.build(&command{target: reflect.ValueOf(commands).Elem()})
-	root.flags = append([]*value{{name: "help", short: "h", help: "Show context-sensitive help.", flag: true, target: reflect.New(reflect.TypeFor[bool]()).Elem()}}, root.flags...)
+	root.flags = append([]*value{{name: "help", short: "h", help: "Show this help.", flag: true, target: reflect.New(reflect.TypeFor[bool]()).Elem()}}, root.flags...)
 	p := &parser{args: args, command: root}
 	if err := p.parse(); err != nil {
 		return nil, &Error{p.command.path, err.Error()}

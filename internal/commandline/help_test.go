@@ -19,7 +19,7 @@ Commands:
   node drain    Drain a node.
 
 Flags:
-  -h, --help    Show context-sensitive help.
+  -h, --help    Show this help.
 
 Run "prog <command> --help" for more information on a command.
 `
@@ -29,7 +29,7 @@ const helpOfRun = `Usage: prog run [flags]
 Run it.
 
 Flags:
-  -h, --help                    Show context-sensitive help.
+  -h, --help                    Show this help.
 
       --addr="127.0.0.1:1"      Where to listen ($TEST_ADDR).
       --data="./data"           Data folder ($TEST_DATA).
@@ -56,9 +56,7 @@ Arguments:
   <text> ...    The words.
 
 Flags:
-  -h, --help            Show
-                        context-sensitive
-                        help.
+  -h, --help            Show this help.
 
       --url=URL         Address of the
                         server; default
@@ -77,7 +75,7 @@ Arguments:
   [<file>]    The file; - is standard input ($TEST_FILE).
 
 Flags:
-  -h, --help            Show context-sensitive help.
+  -h, --help            Show this help.
 
       --url=URL         Address of the server; default http://localhost ($TEST_URL).
       --token=STRING    Token ($TEST_TOKEN, $TEST_TOKEN_2).

@@ -80,6 +80,8 @@ type Options struct {
 
 	Progress func() // called when something was sent or has come
 	Resumed  func() // called when the client goes on with the next server
+
+	Note func(format string, args ...any) // called with what explains a failure: connections that break, requests that are sent again
 }
 
 // New returns a client of a dialect.
@@ -89,6 +91,9 @@ func New(dialect string, opt Options) (Client, error) {
 	}
 	if opt.Resumed == nil {
 		opt.Resumed = func() {}
+	}
+	if opt.Note == nil {
+		opt.Note = func(string, ...any) {}
 	}
 	b := base{opt: opt, http: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}}
 	switch dialect {
@@ -159,11 +164,13 @@ const pauseBetween = 50 * time.Millisecond
 // again calls try, with the address of a server, until it returns nil or an error that is final.
 func (b *base) again(ctx context.Context, try func(url string) error) error {
 	for {
-		err := try(b.opt.URLs[b.node%len(b.opt.URLs)])
+		url := b.opt.URLs[b.node%len(b.opt.URLs)]
+		err := try(url)
 		var e broken
 		if !errors.As(err, &e) {
 			return err
 		}
+		b.opt.Note("%s: %v", url, err)
 		if sleep.For(ctx, pauseBetween) != nil {
 			return fmt.Errorf("%w; the last was: %w", context.Cause(ctx), err)
 		}

@@ -49,7 +49,7 @@ type nemo struct {
 	stop   chan string     // the id of a message that replaces the running turn
 	turn   string          // the turn that it follows, as frames name it; "" until something of it has come
 	parent string          // the id of the message that the turn answers, if this client has sent it
-	asked  map[string]bool // the ids of prompts that were returned
+	asked  map[string]bool // the prompts that were returned, see promptShown
 }
 
 // nemoConn is a connection that is read all the time, so that pings are answered.
@@ -287,16 +287,28 @@ func (n *nemo) take(t *nemoTurn, f NemoFrame) (bool, error) {
 		}
 		return false, t.takeError(f)
 	case "system_interaction_message":
-		if n.asked[f.ID] {
+		prompt := promptShown(f.ID)
+		if n.asked[prompt] {
 			return false, nil // it was sent again
 		}
-		n.asked[f.ID] = true
+		n.asked[prompt] = true
 		t.seen.End, t.seen.Prompt = Asks, Prompt{Request: f.Parent}
 		return true, nil
 	case "system_response_message":
 		return n.takeResponse(t, f), nil
 	}
 	return false, nil
+}
+
+// promptShown returns the prompt that a frame shows. The low bits of the frame's id say how late it was sent: a prompt that is sent again has
+// another id.
+func promptShown(frame string) string {
+	id, ok := chat.ParseID("", frame)
+	if !ok {
+		return frame
+	}
+	id[15] &^= 0x7f
+	return id.UUID()
 }
 
 func (t *nemoTurn) takeError(f NemoFrame) error {

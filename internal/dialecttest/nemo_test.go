@@ -134,11 +134,12 @@ func TestNemoClientTellsTurnsApart(t *testing.T) {
 	}
 }
 
-// A prompt that was returned is not returned again; another one of the same turn is.
+// A prompt that was returned is not returned again, also with the id that it has when it is sent later; another one of the same turn is.
 func TestNemoClientIgnoresAPromptThatItHasReturned(t *testing.T) {
 	ctx := limited(t)
 	id, name := turnOf(1)
-	c, _ := nemoClient(t, true, []string{nemoPrompt("p1", "m0"), nemoPrompt("p1", "m0"), nemoPrompt("p2", "m0"), nemoPrompt("p1", "m0"), nemoText(name, "m0", "hello"), nemoEnd(name, "m0")})
+	first, later, second := chat.ID{14: 1}.UUID(), chat.ID{14: 1, 15: 9}.UUID(), chat.ID{14: 2}.UUID()
+	c, _ := nemoClient(t, true, []string{nemoPrompt(first, "m0"), nemoPrompt(first, "m0"), nemoPrompt(second, "m0"), nemoPrompt(later, "m0"), nemoText(name, "m0", "hello"), nemoEnd(name, "m0")})
 	for i, call := range []func() (Seen, error){
 		func() (Seen, error) { return c.Join(ctx, id) },
 		func() (Seen, error) { return c.Rest(ctx) },

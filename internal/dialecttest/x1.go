@@ -30,7 +30,15 @@ func newX1(opt Options) (*x1, error) {
 	}
 	nc, err := nats.Connect(strings.Join(servers, ","), nats.DontRandomize(), nats.MaxReconnects(-1), nats.ReconnectBufSize(-1), nats.RetryOnFailedConnect(true), nats.Timeout(3*time.Second),
 		nats.ReconnectWait(100*time.Millisecond), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreDiscoveredServers(),
-		nats.ReconnectHandler(func(*nats.Conn) { opt.Resumed() }))
+		nats.ConnectHandler(func(nc *nats.Conn) { opt.Note("connected to %s", nc.ConnectedUrl()) }),
+		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { opt.Note("disconnected: %v", err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { opt.Note("cannot connect: %v", err) }),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			opt.Note("connected to %s", nc.ConnectedUrl())
+			opt.Resumed()
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { opt.Note("the connection reports: %v", err) }),
+		nats.ClosedHandler(func(nc *nats.Conn) { opt.Note("closed for good: %v", nc.LastError()) }))
 	if err != nil {
 		return nil, err
 	}
@@ -75,33 +83,33 @@ func (x *x1) Stop(ctx context.Context, _ string) error {
 func (x *x1) input(ctx context.Context, key, typ, payload string) (*x1wire.Problem, error) {
 	x.opt.Progress()
 	body := fmt.Sprintf(`{"session_id":%q,"client_id":%q,"type":%q,"payload":%s}`, x.opt.Session, key, typ, payload)
-	var r x1wire.Reply
-	if err := x.request(ctx, x1wire.Input, body, &r, func() *x1wire.Problem { return r.Error }); err != nil {
-		return r.Error, err
-	}
-	return nil, nil
+	_, problem, err := x.request(ctx, x1wire.Input, body)
+	return problem, err
 }
 
 // request sends a request until a server replies with something else than that it cannot answer now.
-func (x *x1) request(ctx context.Context, kind x1wire.Kind, body string, reply any, problem func() *x1wire.Problem) error {
+func (x *x1) request(ctx context.Context, kind x1wire.Kind, body string) (reply []byte, problem *x1wire.Problem, err error) {
 	for {
 		once, cancel := context.WithTimeout(ctx, 5*time.Second)
 		m, err := x.nc.RequestWithContext(once, x1wire.Subject(chat.SessionID(x.opt.Session), kind), []byte(body))
 		cancel()
 		if err == nil {
-			if err := json.Unmarshal(m.Data, reply); err != nil {
-				return fmt.Errorf("%w: %s", err, m.Data)
+			var r struct { // a new one for each reply: one without an error leaves the field as it is
+				Error *x1wire.Problem `json:"error"`
 			}
-			p := problem()
-			if p == nil {
-				return nil
+			if err := json.Unmarshal(m.Data, &r); err != nil {
+				return nil, nil, fmt.Errorf("%w: %s", err, m.Data)
 			}
-			if err = fmt.Errorf("%s: %d %s: %s", kind, p.Code, p.Reason, p.Description); p.Reason != chat.Unavailable {
-				return err
+			if r.Error == nil {
+				return m.Data, nil, nil
+			}
+			if err = fmt.Errorf("%s: %d %s: %s", kind, r.Error.Code, r.Error.Reason, r.Error.Description); r.Error.Reason != chat.Unavailable {
+				return nil, r.Error, err
 			}
 		}
+		x.opt.Note("%s at %q: %v", kind, x.nc.ConnectedUrl(), err)
 		if sleep.For(ctx, pauseBetween) != nil {
-			return fmt.Errorf("%w; the last was: %w", context.Cause(ctx), err)
+			return nil, nil, fmt.Errorf("%w; the last was: %w", context.Cause(ctx), err)
 		}
 	}
 }
@@ -115,9 +123,13 @@ func (x *x1) follow(ctx context.Context) (Seen, error) {
 		case m := <-x.events:
 			found = append(found, m.Data)
 		case <-time.After(wait): // the last message may be lost
-			var r x1wire.HistoryReply
-			if err := x.request(ctx, x1wire.History, fmt.Sprintf(`{"after":%d}`, x.last), &r, func() *x1wire.Problem { return r.Error }); err != nil {
+			reply, _, err := x.request(ctx, x1wire.History, fmt.Sprintf(`{"after":%d}`, x.last))
+			if err != nil {
 				return Seen{}, err
+			}
+			var r x1wire.HistoryReply
+			if err := json.Unmarshal(reply, &r); err != nil {
+				return Seen{}, fmt.Errorf("%w: %s", err, reply)
 			}
 			found, wait = r.Events, time.Second
 		case <-ctx.Done():

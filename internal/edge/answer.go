@@ -45,8 +45,9 @@ type consentBody struct {
 	Duration string          `json:"duration"`
 }
 
-// ReadConsent reads a decision. Some pages send only true, or only the scopes.
+// ReadConsent reads a decision. Some pages send only true, or only the scopes. null is no decision.
 func ReadConsent(raw json.RawMessage) (c consentBody) {
+	raw = json.NotNull(raw)
 	var yes bool
 	var scopes []string
 	switch {
@@ -76,7 +77,7 @@ func InputAnswer(in *chat.AgentInputRequest, raw json.RawMessage) (a chat.Answer
 	switch {
 	case len(raw) == 0 || string(raw) == "null": // right for a question that needs no answer
 	case json.Unmarshal(raw, &a.Text) == nil:
-	case json.Unmarshal(raw, &first) == nil && in.InputType == chat.InputBinary:
+	case json.Unmarshal(raw, &first) == nil && in.InputType == chat.InputBinary && len(in.Options) == 2: // an imported log may have others
 		i := 1
 		if first {
 			i = 0
@@ -87,7 +88,7 @@ func InputAnswer(in *chat.AgentInputRequest, raw json.RawMessage) (a chat.Answer
 			a = chat.Answer{Text: strings.Join(a.Values, ", ")}
 		}
 	default: // a number, or anything else as a text
-		a.Text = string(bytes.TrimSpace(raw))
+		a = chat.Answer{Text: string(bytes.TrimSpace(raw))} // Values may have a part of a list
 	}
 	return a
 }

@@ -18,6 +18,7 @@ func TestAnswersOfPagesHaveSeveralForms(t *testing.T) {
 		{chat.InputText, `{"text":"blue"}`, chat.Answer{Text: "blue"}},
 		{chat.InputText, `["blue","red"]`, chat.Answer{Text: "blue, red"}},
 		{chat.InputText, `7`, chat.Answer{Text: "7"}},
+		{chat.InputText, `[1,"red"]`, chat.Answer{Text: `[1,"red"]`}},
 		{chat.InputText, `null`, chat.Answer{}},
 		{chat.InputText, `{"other":"blue"}`, chat.Answer{}},
 		{chat.InputCheckbox, `{"values":["a","b"]}`, chat.Answer{Values: []string{"a", "b"}}},
@@ -32,6 +33,13 @@ func TestAnswersOfPagesHaveSeveralForms(t *testing.T) {
 	}
 }
 
+// The rules give a binary choice two options, but an imported log may have others.
+func TestAnswerToABinaryChoiceWithoutOptions(t *testing.T) {
+	if a := InputAnswer(&chat.AgentInputRequest{InputType: chat.InputBinary}, json.RawMessage(`true`)); a.Text != "true" || a.Values != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestConsentOfPagesHasSeveralForms(t *testing.T) {
 	yes, no := true, false
 	for raw, want := range map[string]consentBody{
@@ -40,6 +48,8 @@ func TestConsentOfPagesHasSeveralForms(t *testing.T) {
 		`["files.read"]`:                         {Granted: &[]string{"files.read"}},
 		`{"granted":["a"],"duration":"session"}`: {Granted: &[]string{"a"}, Duration: "session"},
 		`"yes"`:                                  {},
+		`null`:                                   {},
+		`{"approved":null,"granted":null}`:       {},
 		`{"approved":"yes"}`:                     {},
 		`{"approved":true,"editedArgs":{"city":1}}`: {Approved: &yes, Edited: json.RawMessage(`{"city":1}`)},
 	} {

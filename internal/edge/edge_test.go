@@ -156,3 +156,22 @@ func TestMessageThatIsTooLargeIsRefusedAsAMessage(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A compressed body is not text, and the answer says why.
+func TestCompressedBodiesAreRefused(t *testing.T) {
+	x := toolkit(&strings.Builder{})
+	for encoding, want := range map[string]string{"gzip": "`Content-Encoding: gzip`", "": "UTF-8"} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader("\x1f\x8b\x08\x00"))
+		if encoding != "" {
+			r.Header.Set("Content-Encoding", encoding)
+		}
+		if _, err := x.Body(r); chat.CodeOf(err) != chat.Invalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", encoding, err)
+		}
+	}
+	r := httptest.NewRequest("POST", "/", strings.NewReader(`{}`))
+	r.Header.Set("Content-Encoding", "utf-8") // some clients write that
+	if b, err := x.Body(r); err != nil || string(b) != `{}` {
+		t.Errorf("%s %v", b, err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -39,6 +40,9 @@ type HTTP struct {
 func (x *HTTP) Route(pattern string, h Handler) wire.Route {
 	return wire.Route{Pattern: pattern, Dialect: x.Dialect, Handler: x.Handle(h), Fail: x.Fail}
 }
+
+// ClientOf names a caller in a [wire.Budget].
+func ClientOf(c chat.Caller) string { return c.In() + " " + c.Actor.Key() }
 
 // Handle calls h with the caller of the request and answers with the error that it returns.
 func (x *HTTP) Handle(h Handler) http.Handler {
@@ -105,7 +109,7 @@ func SendJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 // SendBlocks answers with JSON that is compressed already, for a client that accepts gzip.
 func SendBlocks(w http.ResponseWriter, r *http.Request, status int, blocks []wire.Block) {
 	setHeaders(w.Header(), "application/json")
-	_ = wire.WriteGzip(w, r, status, blocks) // it fails when the client has disconnected
+	sent(w, r, wire.WriteGzip(w, r, status, blocks))
 }
 
 func setHeaders(h http.Header, contentType string) {
@@ -116,7 +120,22 @@ func setHeaders(h http.Header, contentType string) {
 
 func send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	setHeaders(w.Header(), contentType)
-	_ = wire.WriteBody(w, r, status, body) // it fails when the client has disconnected
+	sent(w, r, wire.WriteBody(w, r, status, body))
+}
+
+// sent answers with the error of a body that was not written. Any other error means that the client has disconnected.
+func sent(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, wire.ErrBusy) {
+		status, body := encodeNative(errBusy(), w.Header())
+		SetErrorHeaders(w.Header(), chat.Public(errBusy()))
+		b, _ := json.Marshal(body) // it has only texts
+		SendJSON(w, r, status, b)
+	}
+}
+
+// errBusy is the error for a client with too many large requests and answers.
+func errBusy() error {
+	return chat.Errorf(chat.SlowDown, "too many large requests and answers of yours are under way: read the answers, then try again").With("retry_after", 1)
 }
 
 // Read decodes the JSON body of a request. An empty body leaves v unchanged.
@@ -142,7 +161,11 @@ func (x *HTTP) Body(r *http.Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b, CheckJSON(b)
+	err = CheckJSON(b)
+	if encoding := r.Header.Get("Content-Encoding"); err != nil && encoding != "" {
+		err = chat.Errorf(chat.Invalid, "a body with `Content-Encoding: %s` is not read: send it uncompressed", text.Clip(encoding, 40)).Because(err)
+	}
+	return b, err
 }
 
 // ReadBody reads a body of at most limit bytes.
@@ -158,6 +181,9 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 func BodyError(err error, limit int64) error {
 	if errors.Is(err, wire.ErrTooLarge) {
 		return chat.Errorf(chat.TooLarge, "the body has more than %d bytes; upload large content as an artifact", limit)
+	}
+	if errors.Is(err, wire.ErrBusy) {
+		return errBusy()
 	}
 	return chat.Errorf(chat.Invalid, "the body could not be read to its end").Because(err)
 }

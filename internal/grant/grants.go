@@ -34,7 +34,7 @@ func grantsIn(workspace string) record.Name {
 	return record.InWorkspace("sys-grants", "Permissions", workspace)
 }
 
-// Apply follows the log.
+// Apply changes the grants as an event of the log says.
 func (gs *grants) Apply(e *chat.Event) {
 	switch e.Type {
 	case grantCreated:
@@ -231,7 +231,7 @@ func (s *Service) UseGrant(ctx context.Context, c chat.Caller, workspace string,
 	err := s.grants.Change(ctx, grantsIn(workspace), func(tx *record.Tx[*grants]) error {
 		g, again := find(tx.Value.list, &a, holds)
 		if g == nil {
-			return chat.Errorf(chat.Denied, "nobody has granted that; ask a person with a permission request").With("grant_type", a.Type)
+			return chat.Errorf(chat.Denied, "this is not granted; ask a person with a permission request").With("grant_type", a.Type)
 		}
 		if !again {
 			// Without a key: the same use by another node would be taken for a repetition of this one.

@@ -49,7 +49,7 @@ type Service struct {
 	grants    record.Logs[*grants]
 	shares    record.Logs[*shares]
 	decisions backfill // permission answers, which become grants
-	shareds   backfill // agent.share events, which become shares
+	shared    backfill // agent.share events, which become shares
 	committed chan chat.Event
 }
 
@@ -76,7 +76,7 @@ func New(opt Options) *Service {
 		}
 		return err
 	}}
-	s.shareds = backfill{sessions: opt.Sessions, typ: chat.AgentShare{}.Type(), handle: func(ctx context.Context, e *chat.Event) error {
+	s.shared = backfill{sessions: opt.Sessions, typ: chat.AgentShare{}.Type(), handle: func(ctx context.Context, e *chat.Event) error {
 		_, err := s.storeShare(ctx, e, e.Actor)
 		return err
 	}}
@@ -152,7 +152,7 @@ func (s *Service) sessionIn(ctx context.Context, c chat.Caller, workspace string
 // nameOf returns an actor without what only one request has.
 func nameOf(a chat.Actor) chat.Actor { return chat.Actor{Kind: a.Kind, ID: a.ID, Name: a.Name} }
 
-// maxBackfilled bounds the sessions whose position is remembered.
+// maxBackfilled bounds the sessions for which a backfill knows how far it has read.
 const maxBackfilled = 10_000
 
 // backfill reads events that were committed but not handled, such as before a crash. It remembers how far it has read,

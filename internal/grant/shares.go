@@ -90,7 +90,7 @@ func sharesIn(workspace string) record.Name {
 	return record.InWorkspace("sys-shares", "Shares", workspace)
 }
 
-// Apply follows the log.
+// Apply changes the shares as an event of the log says.
 func (ss *shares) Apply(e *chat.Event) {
 	switch e.Type {
 	case sharePut:
@@ -153,7 +153,7 @@ func (s *Service) putShare(r request) (int, any, error) {
 		return 0, nil, chat.Errorf(chat.Invalid, "a share_id has at most 128 bytes, a title 1024")
 	}
 	if sh.firstFile() == "" && sh.URL == "" && len(sh.Files) == 0 {
-		return 0, nil, chat.Errorf(chat.Invalid, "what is shared? Give path, entry_point, files or url")
+		return 0, nil, chat.Errorf(chat.Invalid, "a share needs path, entry_point, files or url")
 	}
 	if sh.URL != "" && !webAddress(sh.URL) {
 		return 0, nil, chat.Errorf(chat.Invalid, "the url of a share begins with https:// or http://")
@@ -230,7 +230,7 @@ func webAddress(text string) bool {
 
 // sharesOf returns the shares of a request's session; all includes revoked ones.
 func (s *Service) sharesOf(r request, all bool) ([]Share, error) {
-	if err := s.shareds.run(r.Context(), r.session.ID); err != nil {
+	if err := s.shared.run(r.Context(), r.session.ID); err != nil {
 		return nil, err
 	}
 	list := []Share{}

@@ -63,10 +63,10 @@
 //
 // The hub has no permanent goroutines. A watch runs in the goroutine that ranges over
 // it; a followed reader has a goroutine only while there is something to write, and a
-// second longer. In a session with few readers Publish itself gives the batch to a
-// followed reader whose sink takes it without waiting (core.TrySink); such a reader has
-// a goroutine only while it is behind. Publish wakes the other readers that wait,
-// without waiting for them. The
+// second longer. A followed reader whose sink takes batches without waiting
+// (core.TrySink) has a goroutine only while it is behind: Publish itself gives the batch
+// to a few such readers, and one goroutine to each 32 of many. Publish wakes the other
+// readers that wait, without waiting for them. The
 // readers of a session with many readers are woken in intervals while much is
 // published, by a timer (see pace.go). There are two kinds of lock: Hub.mu over the
 // table of sessions, and one per session. Hub.mu is taken first when both are needed.

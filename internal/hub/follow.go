@@ -103,12 +103,8 @@ func (r *reader) servedByPublisher() bool {
 	if r.follower == nil {
 		return false
 	}
-	if _, ok := r.follower.sink.(core.TrySink); !ok {
-		return false
-	}
-	r.topic.mu.Lock()
-	defer r.topic.mu.Unlock()
-	return len(r.topic.rs) <= fewReaders
+	_, ok := r.follower.sink.(core.TrySink)
+	return ok
 }
 
 // detach ends a wait so that the goroutine can end. wake, and the end of the reader's

@@ -172,19 +172,30 @@ func (t *topic) unpark(list []*reader) []*reader {
 	return list
 }
 
-// fewReaders is how many readers a publisher serves in its own goroutine. One reader
-// is the usual case; with many, their writes should use several processors.
-const fewReaders = 4
+const (
+	// fewReaders is how many readers a publisher serves in its own goroutine. One reader
+	// is the usual case; with many, their writes should use several processors.
+	fewReaders = 4
+	// servedTogether is how many readers one goroutine serves when there are more. A
+	// goroutine for each reader took a tenth more time for a delivery to a thousand.
+	servedTogether = 32
+)
 
+// wake serves or wakes readers.
 func wake(list []*reader) {
+	for len(list) > fewReaders {
+		n := min(len(list), servedTogether)
+		go wakeAll(slices.Clone(list[:n]))
+		list = list[n:]
+	}
+	wakeAll(list)
+}
+
+func wakeAll(list []*reader) {
 	for _, r := range list {
 		if f := r.follower; f != nil && f.needsGoroutine {
 			f.needsGoroutine = false
-			err := errNeedsGoroutine
-			if len(list) <= fewReaders {
-				err = r.tryServe()
-			}
-			if err == errNeedsGoroutine {
+			if err := r.tryServe(); err == errNeedsGoroutine {
 				go r.serve(nil)
 			} else if err != nil {
 				go r.serve(err)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,75 @@ func TestPublisherServesAReaderThatKeepsUp(t *testing.T) {
 			t.Errorf("ended %d times", n.done)
 		}
 	})
+}
+
+// Many readers that keep up have no goroutines between the batches. One that does not take a batch at once delays no other.
+func TestManyReadersAreServedWithoutGoroutines(t *testing.T) {
+	withFakeClock(t, func(t *testing.T) {
+		_, h, w := setup(Options{})
+		w.message("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		stuck, release := make(chan struct{}), make(chan struct{})
+		free := sync.OnceFunc(func() { close(release) })
+		defer free()
+		slow := &blockedSink{recordingSink: recordingSink{t: t}, stuck: stuck, release: release}
+		sinks := make([]*tryingSink, 2*paceFrom)
+		for i := range sinks {
+			sinks[i] = &tryingSink{recordingSink: recordingSink{t: t}, takes: func() bool { return true }}
+			go h.Follow(ctx, "s", at(0), nil, sinks[i])
+			if i == servedTogether/2 {
+				go h.Follow(ctx, "s", at(0), nil, slow)
+			}
+		}
+		synctest.Wait()
+		want := "1"
+		for i := range 5 {
+			w.publish(w.message("more"))
+			time.Sleep(paceMost)
+			synctest.Wait()
+			want += fmt.Sprint(" ", i+2)
+			for j, n := range sinks {
+				if n.got() != want {
+					t.Fatalf("reader %d got %s, want %s", j, n.got(), want)
+				}
+			}
+			if i == 0 {
+				<-stuck
+			}
+			if k := goroutinesIn("hub.(*reader).loop"); k != 1 {
+				t.Fatalf("%d readers have goroutines after event %d, want the one that is behind", k, i+2)
+			}
+		}
+		free()
+		synctest.Wait()
+		if slow.got() != want {
+			t.Errorf("the slow reader got %s, want %s", slow.got(), want)
+		}
+		cancel()
+		synctest.Wait()
+		for j, n := range sinks {
+			if n.ended() != 1 {
+				t.Errorf("reader %d ended %d times", j, n.ended())
+			}
+		}
+	})
+}
+
+// blockedSink is a recordingSink that takes nothing at once. The second batch waits for release.
+type blockedSink struct {
+	recordingSink
+	stuck, release chan struct{}
+	once           sync.Once
+}
+
+func (*blockedSink) TryTake(Batch) bool { return false }
+
+func (s *blockedSink) Take(b Batch, err error) bool {
+	if s.got() != "" {
+		s.once.Do(func() { close(s.stuck) })
+		<-s.release
+	}
+	return s.recordingSink.Take(b, err)
 }
 
 // Whether a sink takes a batch at once or not, the reader gets everything once and in order, and ends once.

@@ -47,6 +47,9 @@ func (j *Journal) engineOptions(readOnly bool) *pebble.Options {
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			// A read of the damaged part returns an error of its own.
 			j.opt.Logger.Error("a file of the store is damaged; run parley verify", "file", i.Path, "err", i.Details.Error())
+			if j.opt.Damaged != nil {
+				j.opt.Damaged(fmt.Errorf("%s: %w", i.Path, i.Details))
+			}
 		},
 		DiskSlow: func(i pebble.DiskSlowInfo) {
 			j.opt.Logger.Warn("the disk is slow", "file", i.Path, "took", i.Duration)

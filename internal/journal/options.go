@@ -45,6 +45,9 @@ type Options struct {
 	// the error and exit with status 1.
 	Fatal func(error)
 
+	// Damaged is called when a read finds that a file of the store is damaged. It must not block; it may be nil.
+	Damaged func(error)
+
 	Now func() time.Time // nil means time.Now
 }
 

@@ -159,7 +159,7 @@ type slab struct {
 func (s *slab) keep(v []byte) []byte {
 	if len(v) > cap(s.free)-len(s.free) {
 		s.free = make([]byte, 0, max(len(v), s.next))
-		s.next = min(max(4<<10, 2*s.next), 64<<10)
+		s.next = min(max(1<<10, 2*s.next), 64<<10)
 	}
 	from := len(s.free)
 	s.free = append(s.free, v...)

@@ -78,8 +78,7 @@ func newPlan(t reflect.Type, seen map[reflect.Type]*plan) *plan {
 // add adds the fields of t, and then those of its embedded structs.
 func (p *plan) add(t reflect.Type, seen map[reflect.Type]*plan, depth int) {
 	var embedded []reflect.Type
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		inner := f.Type
 		if inner.Kind() == reflect.Pointer {
@@ -98,7 +97,7 @@ func (p *plan) add(t reflect.Type, seen map[reflect.Type]*plan, depth int) {
 		}
 		if p.fields[name] == nil {
 			p.fields[name] = &field{index: len(p.fields), plan: newPlan(f.Type, seen), typ: f.Type}
-			p.folded[fold(name)] = true
+			p.folded[Fold(name)] = true
 		}
 	}
 	for _, e := range embedded {
@@ -108,8 +107,8 @@ func (p *plan) add(t reflect.Type, seen map[reflect.Type]*plan, depth int) {
 	}
 }
 
-// fold is the form in which encoding/json compares names that are not equal.
-func fold(name string) string {
+// Fold returns the form in which encoding/json compares names that are not equal: without the case of letters.
+func Fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		for {
 			next := unicode.SimpleFold(r)
@@ -260,7 +259,7 @@ func (s *scanner) field(p *plan, at span) *field {
 			return f
 		}
 	}
-	if p.folded[fold(name)] {
+	if p.folded[Fold(name)] {
 		s.hide = append(s.hide, at)
 	}
 	return nil

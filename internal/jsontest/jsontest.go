@@ -88,8 +88,7 @@ func frames(t reflect.Type, depth int) (list []string) {
 		if depth == 0 {
 			list = append(list, "?")
 		}
-		for i := range t.NumField() {
-			f := t.Field(i)
+		for f := range t.Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			if f.Anonymous && name == "" {
 				list = append(list, frames(f.Type, depth+1)...)

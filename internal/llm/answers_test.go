@@ -13,12 +13,12 @@ import (
 // stream reads a streamed answer.
 type stream interface {
 	Add(event []byte) ([]llm.Delta, error)
-	Answer() (llm.Answer, error)
+	Answer() (*llm.Answer, error)
 }
 
 // readStream reads the events of a stream, one per line. It returns the answer, and the
 // deltas as text.
-func readStream(t *testing.T, lines string, s stream) (llm.Answer, string) {
+func readStream(t *testing.T, lines string, s stream) (*llm.Answer, string) {
 	t.Helper()
 	var text strings.Builder
 	for line := range strings.Lines(strings.TrimSpace(lines)) {
@@ -38,7 +38,7 @@ func readStream(t *testing.T, lines string, s stream) (llm.Answer, string) {
 }
 
 // checkAnswer compares an answer with the JSON of its message and its stop reason.
-func checkAnswer(t *testing.T, a llm.Answer, stop llm.Stop, message string) {
+func checkAnswer(t *testing.T, a *llm.Answer, stop llm.Stop, message string) {
 	t.Helper()
 	equalJSON(t, []byte(message), a.Message.AppendJSON(nil))
 	if a.Stop != stop {

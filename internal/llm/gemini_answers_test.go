@@ -41,7 +41,7 @@ func TestGeminiAnswers(t *testing.T) {
 	}
 
 	// Calls without ids get deterministic ids.
-	read := func(event string) (llm.Answer, error) {
+	read := func(event string) (*llm.Answer, error) {
 		var s gemini.Stream
 		if _, err := s.Add([]byte(event)); err != nil || !s.Ended() {
 			t.Fatal(err)

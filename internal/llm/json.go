@@ -179,7 +179,7 @@ func (v *Verdicts) UnmarshalJSON(b []byte) (err error) {
 // message. path is the location of the list in error messages.
 func DecodeParts(path string, raw json.RawMessage) (Parts, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '[' {
-		return nil, invalid(path, "it must be a list of texts and images")
+		return nil, invalid(path, "it must be a text, or a list of texts and images")
 	}
 	return decodeEach(raw, func(i int, item json.RawMessage) (Part, error) { return decodeInput(path+index(i), item) })
 }

@@ -85,33 +85,28 @@ func ask(ctx context.Context, t Target, wire Wire, writers, batch, inFlight int,
 	if err != nil {
 		return rate, err
 	}
-	var mu sync.Mutex
 	begun := time.Now()
-	err = parallel(writers, func(i int) error {
-		var h Histogram
-		w, n := all[i], 0
-		for at := time.Now(); at.Sub(begun) < d && ctx.Err() == nil; {
-			if err := w.send(); err != nil {
-				return err
-			}
-			if most := inFlight * w.request.Answers; w.open >= most {
-				if err := w.await(w.open - most + 1); err != nil {
-					return err
-				}
-			}
-			n++
-			now := time.Now()
-			h.Add(now.Sub(at))
-			at = now
-		}
-		mu.Lock()
-		rate.Count += int64(n * batch)
-		rate.Latency.Merge(&h)
-		mu.Unlock()
-		return w.await(w.open)
-	})
+	for _, w := range all {
+		w.at, w.until, w.most = begun, begun.Add(d), inFlight*w.request.Answers
+	}
+	err = runWriters(ctx, all)
+	for _, w := range all {
+		rate.Count += int64(w.sent * batch)
+		rate.Latency.Merge(&w.latency)
+	}
 	rate.PerSecond = float64(rate.Count) / time.Since(begun).Seconds()
 	return rate, errors.Join(err, ctx.Err())
+}
+
+// runEach runs each writer in its own goroutine.
+func runEach(ctx context.Context, all []*writer) error {
+	return parallel(len(all), func(i int) error {
+		err := all[i].fill(ctx)
+		for err == nil && all[i].open > 0 {
+			err = all[i].next(ctx)
+		}
+		return err
+	})
 }
 
 // writer sends one request again and again on its own connection.
@@ -120,6 +115,13 @@ type writer struct {
 	wire    Wire
 	request *prepared
 	open    int // answers that are still to come
+
+	// Of runWriters.
+	until   time.Time // when no more requests are sent
+	most    int       // answers that may be open
+	at      time.Time // when there was room for a request
+	sent    int
+	latency Histogram // from one time when there was room for a request to the next
 }
 
 func newWriter(t Target, wire Wire, r Request) (*writer, error) {
@@ -158,6 +160,30 @@ func (w *writer) send() error {
 	w.open += w.request.Answers
 	_, err := w.conn.Write(w.request.now())
 	return err
+}
+
+// fill sends requests until as many answers are open as may be.
+func (w *writer) fill(ctx context.Context) error {
+	for w.open+w.request.Answers <= w.most && w.at.Before(w.until) && ctx.Err() == nil {
+		if err := w.send(); err != nil {
+			return err
+		}
+		w.sent++
+	}
+	return nil
+}
+
+// next waits for a message and, if there is room, sends the request that follows.
+func (w *writer) next(ctx context.Context) error {
+	got, err := receive(w.conn, w.wire)
+	w.open -= got
+	if err != nil || got == 0 || w.open+w.request.Answers > w.most {
+		return err
+	}
+	now := time.Now()
+	w.latency.Add(now.Sub(w.at))
+	w.at = now
+	return w.fill(ctx)
 }
 
 // await waits for n answers.

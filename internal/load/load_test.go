@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -192,5 +193,64 @@ func TestParseTarget(t *testing.T) {
 	}
 	if got, err := ParseTarget("https://parley.example", "t"); err != nil || got.Host != "parley.example:443" || !got.TLS {
 		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// lines is a wire whose messages are lines: "ok" answers a request, "other" does not.
+type lines struct{ HTTP }
+
+func (lines) Receive(c *Conn) ([]byte, error) { return c.Line() }
+
+func (lines) Answers(msg []byte) (int, error) {
+	switch string(msg) {
+	case "ok":
+		return 1, nil
+	case "other":
+		return 0, nil
+	}
+	return 0, fmt.Errorf("refused: %s", msg)
+}
+
+func (lines) Append(Target, string, []string) Request {
+	return Request{Bytes: []byte("request\n"), Answers: 1}
+}
+
+// Answers may come in parts, several at once, and between other messages. Such a message may also follow the last answer.
+func TestEachAnswerIsCountedHoweverItArrives(t *testing.T) {
+	for _, inFlight := range []int{1, 16} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int64
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					for r := bufio.NewReader(c); ; {
+						var answers []byte
+						for len(answers) == 0 || r.Buffered() > 0 {
+							if _, err := r.ReadSlice('\n'); err != nil {
+								return
+							}
+							asked.Add(1)
+							answers = append(answers, "other\nok\nother\n"...)
+						}
+						for part := range slices.Chunk(answers, 7) {
+							_, _ = c.Write(part)
+						}
+					}
+				}()
+			}
+		}()
+		r, err := Append(t.Context(), Target{Host: l.Addr().String()}, lines{}, make([]string, 5), 1, inFlight, 50*time.Millisecond)
+		l.Close()
+		if err != nil || r.Count == 0 || r.Count != asked.Load() || int64(r.Latency.Count()) != r.Count {
+			t.Errorf("%d under way: %d counted, %d latencies, %d asked, %v", inFlight, r.Count, r.Latency.Count(), asked.Load(), err)
+		}
 	}
 }

@@ -1,13 +1,18 @@
 package load
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // poller reads all connections in one goroutine. A goroutine for each would use more processor time than the server.
@@ -108,3 +113,137 @@ func (p *poller) close() error {
 	}
 	return syscall.Close(p.epoll)
 }
+
+// runWriters runs all writers until their time is over. On connections without TLS, one goroutine for every two
+// processors runs them: a goroutine for each needs up to twice the processor time, which the server then does not have.
+func runWriters(ctx context.Context, all []*writer) error {
+	for _, w := range all {
+		if _, ok := w.conn.Conn.(*net.TCPConn); !ok {
+			return runEach(ctx, all)
+		}
+	}
+	loops := min(max(runtime.GOMAXPROCS(0)/2, 1), len(all))
+	return parallel(loops, func(i int) error {
+		var own []*writer
+		for ; i < len(all); i += loops {
+			own = append(own, all[i])
+		}
+		return runPolled(ctx, own)
+	})
+}
+
+// runPolled runs writers in this goroutine.
+func runPolled(ctx context.Context, all []*writer) error {
+	epoll, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(epoll)
+	open := map[int32]*writer{}
+	for _, w := range all {
+		c, err := newBlockingConn(w.conn.Conn.(*net.TCPConn))
+		if err != nil {
+			return err
+		}
+		w.conn.Conn = c
+		w.conn.R.Reset(c)
+		if err := syscall.EpollCtl(epoll, syscall.EPOLL_CTL_ADD, c.fd, &syscall.EpollEvent{Events: syscall.EPOLLIN, Fd: int32(c.fd)}); err != nil {
+			return err
+		}
+		open[int32(c.fd)] = w
+	}
+	for _, w := range all {
+		if err := w.fill(ctx); err != nil {
+			return err
+		}
+	}
+	events := make([]syscall.EpollEvent, len(all))
+	for len(open) > 0 {
+		n, err := syscall.EpollWait(epoll, events, int(wait.Milliseconds()))
+		if err == syscall.EINTR {
+			continue
+		}
+		if err == nil && n == 0 {
+			err = fmt.Errorf("the server has not answered %d writers for %s", len(open), wait)
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range events[:n] {
+			w := open[e.Fd]
+			err := w.next(ctx)
+			for err == nil && w.open > 0 && w.conn.R.Buffered() > 0 {
+				err = w.next(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			if w.open == 0 {
+				// The server may go on sending, pings for example.
+				if err := syscall.EpollCtl(epoll, syscall.EPOLL_CTL_DEL, int(e.Fd), nil); err != nil {
+					return err
+				}
+				delete(open, e.Fd)
+			}
+		}
+	}
+	return nil
+}
+
+// blockingConn is a connection that the runtime's own poller does not know. Reads and writes wait in a system call.
+type blockingConn struct {
+	net.Conn // nil: writers use only the methods below
+	fd       int
+}
+
+// newBlockingConn takes over a connection.
+func newBlockingConn(conn *net.TCPConn) (*blockingConn, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	c := &blockingConn{}
+	var failed error
+	err = raw.Control(func(fd uintptr) {
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
+		if c.fd, failed = syscall.Dup(int(fd)); failed == nil {
+			syscall.CloseOnExec(c.fd)
+		}
+	})
+	if err = errors.Join(err, failed, conn.Close()); err != nil {
+		return nil, err
+	}
+	limit := syscall.NsecToTimeval(wait.Nanoseconds())
+	return c, errors.Join(syscall.SetNonblock(c.fd, false),
+		syscall.SetsockoptTimeval(c.fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit),
+		syscall.SetsockoptTimeval(c.fd, syscall.SOL_SOCKET, syscall.SO_SNDTIMEO, &limit))
+}
+
+func (c *blockingConn) Read(b []byte) (int, error) {
+	n, err := syscall.Read(c.fd, b)
+	for err == syscall.EINTR { // a signal of the runtime
+		n, err = syscall.Read(c.fd, b)
+	}
+	if n == 0 && err == nil {
+		err = io.EOF
+	}
+	return max(n, 0), err
+}
+
+func (c *blockingConn) Write(b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var more int
+		more, err = syscall.Write(c.fd, b[n:])
+		n += max(more, 0)
+		if err == syscall.EINTR {
+			err = nil
+		}
+	}
+	return n, err
+}
+
+// SetDeadline does nothing: the socket has time limits of its own.
+func (c *blockingConn) SetDeadline(time.Time) error { return nil }
+
+func (c *blockingConn) Close() error { return syscall.Close(c.fd) }

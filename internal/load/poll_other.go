@@ -3,6 +3,7 @@
 package load
 
 import (
+	"context"
 	"net"
 	"sync"
 )
@@ -29,3 +30,6 @@ func (p *poller) close() error {
 	p.group.Wait()
 	return nil
 }
+
+// runWriters runs all writers until their time is over.
+func runWriters(ctx context.Context, all []*writer) error { return runEach(ctx, all) }

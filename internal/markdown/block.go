@@ -7,7 +7,9 @@ const maxDepth = 12
 
 // parser holds what all blocks of a text share.
 type parser struct {
+	open      bool              // the text is still growing
 	addresses map[string]string // of link references, by label
+	notes     map[string]bool   // labels of the footnotes that are defined
 }
 
 // Parse parses a text. open says that the text is still growing: markup that is unfinished at its end is closed, and marks
@@ -20,7 +22,7 @@ func Parse(text string, open bool) []Block {
 	if open {
 		lines = dropUnfinished(lines)
 	}
-	p := &parser{}
+	p := &parser{open: open}
 	p.define(lines)
 	return p.blocks(lines, 0, open)
 }
@@ -64,7 +66,7 @@ func dropUnfinished(lines []string) []string {
 	return lines[:last]
 }
 
-// define collects the link references of a text, such as "[name]: address".
+// define collects the link references of a text, such as "[name]: address", and the labels of its footnotes.
 func (p *parser) define(lines []string) {
 	mark := ""
 	for _, l := range lines {
@@ -74,7 +76,16 @@ func (p *parser) define(lines []string) {
 		} else if closes(l, mark) {
 			mark = ""
 		}
-		if label, address, ok := definition(l); ok && mark == "" {
+		if mark != "" {
+			continue
+		}
+		if label, _, ok := noteOf(l); ok {
+			if p.notes == nil {
+				p.notes = map[string]bool{}
+			}
+			p.notes[strings.ToLower(label)] = true
+		}
+		if label, address, ok := definition(l); ok {
 			if p.addresses == nil {
 				p.addresses = map[string]string{}
 			}
@@ -99,6 +110,60 @@ func definition(l string) (label, address string, ok bool) {
 }
 
 func labelOf(s string) string { return strings.ToLower(strings.Join(strings.Fields(s), " ")) }
+
+// noteOf reads the beginning of a footnote, such as "[^label]: text".
+func noteOf(l string) (label, text string, ok bool) {
+	label, end := noteLabel(l)
+	if end == 0 || !strings.HasPrefix(l[end:], ":") {
+		return "", "", false
+	}
+	return label, strings.TrimLeft(l[end+1:], " "), true
+}
+
+// maxLabel is how many bytes the label of a footnote has at most.
+const maxLabel = 60
+
+// noteLabel reads the mark of a footnote that s begins with, such as "[^label]". end is where the mark ends; 0 when there is none.
+func noteLabel(s string) (label string, end int) {
+	if !strings.HasPrefix(s, "[^") {
+		return "", 0
+	}
+	n := strings.IndexAny(s[:min(len(s), maxLabel+3)], " \n]")
+	if n < 3 || s[n] != ']' {
+		return "", 0
+	}
+	return s[2:n], n + 1
+}
+
+// footnotes parses footnotes that follow each other.
+func (p *parser) footnotes(lines []string, i, depth int, open bool) (b Block, next int) {
+	b.Kind = List
+	for i < len(lines) {
+		label, first, ok := noteOf(strings.TrimLeft(lines[i], " "))
+		if !ok {
+			break
+		}
+		inner, next := noteLines(lines, i, first)
+		b.Items = append(b.Items, Item{Note: label, Blocks: p.blocks(inner, depth+1, open && next == len(lines))})
+		i = next
+	}
+	return b, i
+}
+
+// noteLines returns the lines of one footnote: those of its first paragraph, and behind a blank line those that are indented by four.
+func noteLines(lines []string, i int, first string) (inner []string, next int) {
+	inner = append(inner, first)
+	blank := false
+	for i++; i < len(lines); i++ {
+		l, indented := strings.CutPrefix(lines[i], "    ")
+		isBlank := strings.TrimSpace(l) == ""
+		if !isBlank && !indented && (blank || interrupts(l)) {
+			break
+		}
+		inner, blank = append(inner, l), isBlank
+	}
+	return inner, i
+}
 
 // blocks parses the lines of a text, of a quote or of an item of a list.
 func (p *parser) blocks(lines []string, depth int, open bool) []Block {
@@ -137,6 +202,9 @@ func (p *parser) block(lines []string, i, depth int, open bool) (b Block, next i
 	}
 	if m, ok := markOf(lines[i]); ok && depth < maxDepth {
 		return p.list(lines, i, m, depth, open)
+	}
+	if _, _, ok := noteOf(rest); ok && depth < maxDepth {
+		return p.footnotes(lines, i, depth, open)
 	}
 	if b, next, ok := p.table(lines, i, open); ok {
 		return b, next
@@ -245,7 +313,8 @@ func interrupts(line string) bool {
 	}
 	level, _ := heading(l)
 	m, item := markOf(line)
-	return level > 0 || l[0] == '>' || fenceOf(l) != "" || isRule(l) || item && !m.empty && (!m.ordered || m.number == 1)
+	_, _, note := noteOf(l)
+	return note || level > 0 || l[0] == '>' || fenceOf(l) != "" || isRule(l) || item && !m.empty && (!m.ordered || m.number == 1)
 }
 
 // paragraph parses a paragraph, or a heading that is underlined.

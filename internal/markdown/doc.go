@@ -1,5 +1,5 @@
 // Package markdown parses the Markdown that agents write: CommonMark without raw HTML, and of GitHub's additions tables, task
-// lists and strikethrough. It is written for display: [Parse] accepts a text that is still growing and closes what is
+// lists, footnotes and strikethrough. It is written for display: [Parse] accepts a text that is still growing and closes what is
 // unfinished at its end, and a line break inside a paragraph is kept.
 //
 // The work is proportional to the length of the text; nesting is limited to [maxDepth] levels. Texts are returned as they
@@ -35,7 +35,7 @@ type Block struct {
 
 	Blocks []Block // in a quote
 
-	Items   []Item // of a list
+	Items   []Item // of a list, or footnotes that follow each other
 	Ordered bool
 	Start   int  // the number of the first item of an ordered list
 	Loose   bool // blank lines separate the items
@@ -46,8 +46,9 @@ type Block struct {
 // Item is an entry of a list.
 type Item struct {
 	Blocks []Block
-	Task   bool // it has a checkbox
-	Done   bool // which is ticked
+	Task   bool   // it has a checkbox
+	Done   bool   // which is ticked
+	Note   string // its label, if it is a footnote
 }
 
 // Table has rows that are as long as Head.

@@ -25,6 +25,7 @@ var ranged = [3]Style{Bold, Italic, Strike}
 type inlines struct {
 	*parser
 	src      string
+	start    int // of the text without markup that is not in nodes yet
 	nodes    []node
 	brackets []bracket
 	ticks    map[int]int // length of a run of backticks: where the last such run begins
@@ -39,100 +40,95 @@ func (p *parser) inline(src string, open bool) []Span {
 		src = strings.TrimRight(src, "*_~\\")
 	}
 	in := &inlines{parser: p, src: src}
-	start := 0 // of text without markup
-	flush := func(end int) {
-		if end > start {
-			in.add(src[start:end], 0)
-		}
-	}
 	for i := 0; i < len(src); {
-		n := 0 // how many bytes the markup at i has
-		switch c := src[i]; c {
-		case '$':
-			if end := mathEnd(src, i); end > 0 {
-				flush(i)
-				in.add(src[i:end], 0)
-				n = end - i
-			}
-		case '\\':
-			if end := mathEnd(src, i); end > 0 {
-				flush(i)
-				in.add(src[i:end], 0)
-				n = end - i
-			} else if i+1 < len(src) && isPunct(src[i+1]) {
-				flush(i)
-				in.add(src[i+1:i+2], 0)
-				n = 2
-			}
-		case '`':
-			run := runLength(src[i:])
-			text, end, ok := in.codeSpan(i, run, open)
-			if !ok {
-				i += run // the marks are text
-				continue
-			}
-			flush(i)
-			in.add(text, Mono)
-			n = end - i
-		case '*', '_', '~':
-			run := runLength(src[i:])
-			flush(i)
-			in.delimiter(i, run)
-			n = run
-		case '!', '[':
-			at := i
-			if c == '!' {
-				if i+1 >= len(src) || src[i+1] != '[' {
-					break
-				}
-				at++
-			}
-			flush(i)
-			in.openBracket(src[i:at+1], at+1)
-			n = at + 1 - i
-		case ']':
-			flush(i)
-			start = i
-			if end, ok := in.link(i, open); ok {
-				n = end - i
-			}
-		case '<':
-			if address, end, ok := autolink(src, i); ok {
-				flush(i)
-				in.add(address, Link)
-				n = end - i
-			} else if n = lineBreak(src[i:]); n > 0 {
-				flush(i)
-				in.add("\n", 0)
-			}
-		case '&':
-			if end := strings.IndexByte(src[i:min(len(src), i+40)], ';'); end > 1 {
-				if text := html.UnescapeString(src[i : i+end+1]); text != src[i:i+end+1] {
-					flush(i)
-					in.add(text, 0)
-					n = end + 1
-				}
-			}
-		case 'h':
-			if address, ok := bareAddress(src, i); ok {
-				flush(i)
-				in.add(address, Link)
-				n = len(address)
-			}
-		}
-		if n == 0 {
+		switch n := in.markup(i, open); {
+		case n > 0:
+			i += n
+			in.start = i
+		case src[i] == '`':
+			i += runLength(src[i:]) // marks that are text
+		default:
 			i++
-			continue
 		}
-		i += n
-		start = i
 	}
-	flush(len(src))
+	in.flush(len(src))
 	if open {
 		in.closeBracket()
 	}
 	in.emphasis(0, open)
 	return in.spans()
+}
+
+// flush adds the text without markup that ends at end.
+func (in *inlines) flush(end int) {
+	if end > in.start {
+		in.add(in.src[in.start:end], 0)
+	}
+	in.start = end
+}
+
+// markup adds the markup that begins at i, with the text before it, and returns its length in bytes; 0 if none begins there.
+func (in *inlines) markup(i int, open bool) int {
+	src := in.src
+	put := func(text string, style Style, n int) int {
+		in.flush(i)
+		in.add(text, style)
+		return n
+	}
+	switch c := src[i]; c {
+	case '$', '\\':
+		if end := mathEnd(src, i); end > 0 {
+			return put(src[i:end], 0, end-i)
+		}
+		if c == '\\' && i+1 < len(src) && isPunct(src[i+1]) {
+			return put(src[i+1:i+2], 0, 2)
+		}
+	case '`':
+		if text, end, ok := in.codeSpan(i, runLength(src[i:]), open); ok {
+			return put(text, Mono, end-i)
+		}
+	case '*', '_', '~':
+		run := runLength(src[i:])
+		in.flush(i)
+		in.delimiter(i, run)
+		return run
+	case '!', '[':
+		if text, end, ok := in.noteRef(i, open); ok {
+			return put(text, 0, end-i)
+		}
+		at := i
+		if c == '!' {
+			at++
+		}
+		if at < len(src) && src[at] == '[' {
+			in.flush(i)
+			in.openBracket(src[i:at+1], at+1)
+			return at + 1 - i
+		}
+	case ']':
+		in.flush(i)
+		if end, ok := in.link(i, open); ok {
+			return end - i
+		}
+	case '<':
+		if address, end, ok := autolink(src, i); ok {
+			return put(address, Link, end-i)
+		}
+		if n := lineBreak(src[i:]); n > 0 {
+			return put("\n", 0, n)
+		}
+	case '&':
+		if end := strings.IndexByte(src[i:min(len(src), i+40)], ';'); end > 1 {
+			if text := html.UnescapeString(src[i : i+end+1]); text != src[i:i+end+1] {
+				return put(text, 0, end+1)
+			}
+		}
+	case 'h':
+		if address, ok := bareAddress(src, i); ok {
+			return put(address, Link, len(address))
+		}
+	}
+	return 0
 }
 
 // maxFormula is how many bytes a formula has at most, so that the time of a text with many unfinished ones stays linear.
@@ -172,6 +168,18 @@ func (in *inlines) codeSpan(i, run int, open bool) (text string, end int, ok boo
 	}
 	if open {
 		return codeText(strings.TrimRight(in.src[i+run:], "`")), len(in.src), true
+	}
+	return "", 0, false
+}
+
+// noteRef reads a reference to a footnote. In a text that is still growing the footnote may follow, and a mark without its end has no text yet.
+func (in *inlines) noteRef(i int, open bool) (text string, end int, ok bool) {
+	label, n := noteLabel(in.src[i:])
+	switch {
+	case n > 0:
+		return "[" + label + "]", i + n, (in.open || in.notes[strings.ToLower(label)]) && !strings.HasPrefix(in.src[i+n:], "(")
+	case open && strings.HasPrefix(in.src[i:], "[^") && !strings.ContainsAny(in.src[i:min(len(in.src), i+maxLabel+3)], "] \n"):
+		return "", len(in.src), true
 	}
 	return "", 0, false
 }

@@ -29,6 +29,8 @@ func dump(blocks []Block, indent string) string {
 				box := "-"
 				if it.Task {
 					box = map[bool]string{true: "x", false: "o"}[it.Done]
+				} else if it.Note != "" {
+					box = "[" + it.Note + "]"
 				}
 				b.WriteString(indent + box + "\n" + dump(it.Blocks, indent+"  "))
 			}
@@ -104,6 +106,8 @@ func TestParse(t *testing.T) {
 		{"intro\n| a |\n|---|\n| 1 |", "p intro\ntable [0]\n |a\n |1\n"},
 		{"a\r\nb\tc", "p a⏎b\tc\n"},
 		{"- a\n\t- b\n\n\tc", "list false 0 false\n-\n  p a\n  list false 0 false\n  -\n    p b\n  p c\n"},
+		{"One[^a], two[^B] and none[^c], [^a](x) `[^a]`.\n\n[^a]: First *note*\n    goes on.\n\n[^b]: second\nlazy\n\n    - in it\n\nend", "p One[a], two[B] and none[^c], L{^a}A{x} M{[^a]}.\nlist false 0 false\n[a]\n  p First I{note}⏎goes on.\n[b]\n  p second⏎lazy\n  list false 0 false\n  -\n    p in it\np end\n"},
+		{"text[^1]\n[^1]: note\n# end\n> q[^2]\n> [^2]: in a quote\n\n[^ a]: none, [^]: none", "p text[1]\nlist false 0 false\n[1]\n  p note\nh1 end\nquote\n  p q[2]\n  list false 0 false\n  [2]\n    p in a quote\np [^ a]: none, [^]: none\n"},
 		{"", ""},
 	} {
 		if got := dump(Parse(test.in, false), ""); got != test.want {
@@ -140,6 +144,12 @@ func TestParseOpenText(t *testing.T) {
 		{"- a **b", "list false 0 false\n-\n  p a B{b}\n"},
 		{"> quoted **b", "quote\n  p quoted B{b}\n"},
 		{"## Title *i", "h2 Title I{i}\n"},
+		{"see[^", "p see\n"},
+		{"see[^no", "p see\n"},
+		{"see[^note]", "p see[note]\n"},
+		{"see[^1]\n\n[^1]", "p see[1]\np [1]\n"},
+		{"see[^1]\n\n[^1]:", "p see[1]\nlist false 0 false\n[1]\n"},
+		{"see[^1]\n\n[^1]: a **b", "p see[1]\nlist false 0 false\n[1]\n  p a B{b}\n"},
 		{"| a | b", "table [0 0]\n |a |b\n"},
 		{"| a | b |\n|--", "table [0 0]\n |a |b\n"},
 		{"| a | b |\n|---|---|\n| 1 | **2", "table [0 0]\n |a |b\n |1 |B{2}\n"},
@@ -156,7 +166,7 @@ func TestParseTakesLinearTime(t *testing.T) {
 	const size = 50_000
 	for _, piece := range []string{
 		"*a ", "*a_ ", "a* ", "**a*", "_", "*", "~", "`", "`` ` ", "[", "![", "![a](x)", "[a](", "](", "](x)", "][", "<", "<a", "&", `\*`, "(", "http://a)))", ")", "|", "| a |\n|-|\n", "|\n",
-		"> ", "> > a\n", "- ", "- a\n  ", "1. ", "#", "# a\n", "```\n", "    a\n", "a\n", "-\n", "=\n", "\t", "[a]: b\n", "\n\n", "a  \n",
+		"> ", "> > a\n", "- ", "- a\n  ", "1. ", "#", "# a\n", "```\n", "    a\n", "a\n", "-\n", "=\n", "\t", "[a]: b\n", "\n\n", "a  \n", "[^", "[^a]", "[^a]: ", "[^a]: b\n", "[^a]: b\n\n    ",
 	} {
 		text := strings.Repeat(piece, size/len(piece))
 		Parse(text, false)

@@ -10,8 +10,10 @@ package pages
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/parley-hq/parley/chat"
@@ -27,15 +29,17 @@ import (
 // Sessions is what these dialects use of the session layer.
 type Sessions interface {
 	attachment.Sessions
-	turnlog.Log
+	turnlog.Sessions
 	Follow(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding, sink core.Sink)
 	Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error)
 	Aliased(ctx context.Context, c chat.Caller, alias string) (chat.Session, error)
+	AliasedHere(ctx context.Context, c chat.Caller, alias string) (chat.Session, error)
 	Ensure(ctx context.Context, c chat.Caller, foreign string, n chat.NewSession) (chat.Session, bool, error)
 	ReplaceAlias(ctx context.Context, c chat.Caller, alias string, id chat.SessionID) error
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
+	GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Session, error)
 	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
@@ -96,6 +100,24 @@ func (s *Chats) Find(ctx context.Context, c chat.Caller, alias, name string) (ch
 	return sess, err
 }
 
+// Asked waits until the prompts that a page answers are stored here: it may have seen them at another node of a cluster. Ids that name
+// no prompt are left out.
+func (s *Chats) Asked(ctx context.Context, c chat.Caller, id chat.SessionID, prompts iter.Seq[string]) error {
+	last := chat.Seq(0)
+	for p := range prompts {
+		p, _, _ = strings.Cut(p, "/")
+		if parsed, ok := chat.ParseID(chat.PromptPrefix, p); ok {
+			_, seq, _ := parsed.Parts() // a fork has the same numbers
+			last = max(last, seq)
+		}
+	}
+	if last == 0 {
+		return nil
+	}
+	_, err := s.Sessions.GetAt(ctx, c, id, last)
+	return err
+}
+
 // Draft returns the draft of a message and the files to store before it. id is empty when there is no session yet.
 func (s *Chats) Draft(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string, body chat.UserMessage) (draft chat.Draft, files []attachment.File, err error) {
 	if err := s.files.Resolve(ctx, c, id, body.Content); err != nil {
@@ -125,12 +147,8 @@ func (s *Chats) Store(ctx context.Context, c chat.Caller, id chat.SessionID, dra
 func (s *Chats) Message(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error) {
 	e, err := s.Sessions.Sent(ctx, c, id, clientID)
 	if parsed, ok := chat.ParseID(chat.EventPrefix, clientID); ok && e == nil && err == nil {
-		_, seq, _ := parsed.Parts() // a fork has the same numbers
-		var found chat.Event
-		if found, err = s.Sessions.Event(ctx, c, id, seq); chat.CodeOf(err) == chat.NotFound {
-			return nil, nil
-		}
-		e = &found
+		_, seq, _ := parsed.Parts()
+		e, err = s.byID(ctx, c, id, seq, clientID)
 	}
 	if err != nil || e == nil || e.Workstream != turnlog.MainLine {
 		return nil, err
@@ -140,6 +158,27 @@ func (s *Chats) Message(ctx context.Context, c chat.Caller, id chat.SessionID, c
 		return e, nil
 	}
 	return nil, nil
+}
+
+// byID returns the event of a session with an id, nil when the id is that of another session's event. In a fork an event also has its
+// id in the session that was copied; its number is the same.
+func (s *Chats) byID(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq, eventID string) (*chat.Event, error) {
+	e, err := s.Sessions.Event(ctx, c, id, seq)
+	for copied, of := e, id; err == nil; {
+		if string(copied.ID) == eventID {
+			return &e, nil
+		}
+		var sess chat.Session
+		if sess, err = s.Sessions.Get(ctx, c, of); err != nil || seq > sess.ForkedAt {
+			break
+		}
+		of = sess.ForkedOf
+		copied, err = s.Sessions.Event(ctx, c, of, seq)
+	}
+	if chat.CodeOf(err) == chat.NotFound {
+		err = nil
+	}
+	return nil, err
 }
 
 // Parts returns the content of a message, without empty parts. The parts that are not text have an address that a page can load.

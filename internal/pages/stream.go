@@ -35,7 +35,7 @@ func (s *Chats) Stream(w http.ResponseWriter, r *http.Request, c chat.Caller, id
 			f.err = err
 			return f.result()
 		}
-		f.view, f.reader = view, turnlog.NewReader(s.Sessions, c, id)
+		f.view, f.decoder = view, turnlog.NewDecoder(s.Sessions, c, id)
 		if out.CanDetach() {
 			f.beat = edge.NewHeartbeat(s.Heartbeat, func() { _ = f.ping() }) // a broken connection ends the context
 			s.Sessions.Follow(ctx, c, id, turnlog.Start(after, 0), nil, f)
@@ -52,13 +52,13 @@ func (s *Chats) Stream(w http.ResponseWriter, r *http.Request, c chat.Caller, id
 
 // stream is a response that follows a session. It is a [core.TrySink].
 type stream struct {
-	chats  *Chats
-	out    *wire.Stream
-	ctx    context.Context // of the stream
-	id     chat.SessionID
-	view   View
-	reader *turnlog.Reader
-	beat   *edge.Heartbeat // nil when the watch says that it is idle
+	chats   *Chats
+	out     *wire.Stream
+	ctx     context.Context // of the stream
+	id      chat.SessionID
+	view    View
+	decoder *turnlog.Decoder
+	beat    *edge.Heartbeat // nil when the watch says that it is idle
 
 	buf     []byte
 	pending bool // buf has the batch that TryTake could not write
@@ -80,7 +80,7 @@ func (f *stream) Take(b core.Batch, err error) bool {
 		err = f.write()
 	default:
 		err = f.chats.Conns.Guard(func() error {
-			_, err := f.reader.Take(f.ctx, b, func(entries []turnlog.Entry, live bool) (bool, error) {
+			_, err := f.decoder.Take(f.ctx, b, func(entries []turnlog.Entry, live bool) (bool, error) {
 				if err := f.encode(entries, live); err != nil {
 					return false, err
 				}
@@ -98,7 +98,7 @@ func (f *stream) TryTake(b core.Batch) bool {
 	if f.pending {
 		return false
 	}
-	entries := f.reader.TakePieces(b)
+	entries := f.decoder.TakePieces(b)
 	if entries == nil {
 		return false
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -153,7 +154,7 @@ func (s *Set) leftovers(ctx context.Context) (list []*recordSession, err error) 
 		return nil, err
 	}
 	for _, rs := range s.sessions {
-		left := rs.deleting || rs.last <= 1 // only session.started
+		left := rs.deleting || rs.last <= 1 && time.Since(rs.named.Time()) >= s.sets.opt.WriteTime // only session.started
 		if !left && s.sets.opt.Kinds[rs.kind].OfSession {
 			_, err := s.sets.opt.Sessions.Get(ctx, server(s.Workspace), chat.SessionID(rs.id))
 			if err != nil && !absent(err) {

@@ -36,6 +36,7 @@ type recordSession struct {
 	id       string // of the record
 	kind     string
 	with     string // the record that it is deleted with
+	named    chat.At
 	deleting bool
 	unread   bool
 }
@@ -120,7 +121,10 @@ func (s *Set) Change(ctx context.Context, id string, f func(old *Record, find fu
 	if err := s.write(ctx, r); err != nil {
 		return nil, err
 	}
-	return s.records[r.ID], nil
+	if stored := s.records[r.ID]; stored != nil {
+		return stored, nil
+	}
+	return nil, chat.Errorf(chat.NotFound, "%s %s was deleted by another node", r.Kind, r.ID)
 }
 
 // Put stores a record.
@@ -222,7 +226,7 @@ func (s *Set) readLater(rs *recordSession) {
 	}
 }
 
-// apply follows the index.
+// apply changes the set as an entry of the index says.
 func (s *Set) apply(ev *chat.Event) {
 	var e entry
 	if ev.Type != s.sets.opt.Name+".entry" || json.Unmarshal(ev.Payload, &e) != nil || e.ID == "" {
@@ -241,7 +245,7 @@ func (s *Set) apply(ev *chat.Event) {
 	rs := s.sessions[e.ID]
 	if rs == nil {
 		id := chat.SessionID("sys-" + s.sets.opt.Name + "-" + e.ID)
-		rs = &recordSession{stream: s.stream(id, s.sets.opt.Title+" "+e.Kind), id: e.ID, kind: e.Kind}
+		rs = &recordSession{stream: s.stream(id, s.sets.opt.Title+" "+e.Kind), id: e.ID, kind: e.Kind, named: ev.At}
 		s.sessions[e.ID] = rs
 		s.sets.of.Store(e.ID, s) // before the session is read
 		s.readLater(rs)
@@ -252,7 +256,7 @@ func (s *Set) apply(ev *chat.Event) {
 	}
 }
 
-// applyRecord follows the session of a record.
+// applyRecord changes the set as an event in the session of a record says.
 func (s *Set) applyRecord(rs *recordSession, e *chat.Event) {
 	r := decodeRecord(e, s.sets.opt.Name+".record")
 	if r == nil {

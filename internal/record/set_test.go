@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -376,6 +377,58 @@ func TestTheRecordOfAnErasedConversationIsDeleted(t *testing.T) {
 		if set = setIn(t, ss, "w"); set.Get("team", "t1") != nil || set.Get("call", "c1") != nil || len(s.filesWithSecret()) > 0 {
 			t.Errorf("running=%t: it is still there: %v", running, s.filesWithSecret())
 		}
+	}
+}
+
+// A node of a cluster opens the records while another one is between naming and writing one.
+func TestARecordThatAnotherNodeIsWritingStays(t *testing.T) {
+	t.Parallel()
+	for _, writeTime := range []time.Duration{0, time.Hour} {
+		s := openStore(t)
+		one := setIn(t, setsOf(s, nil), "w")
+		one.mu.Lock()
+		err := one.note(t.Context(), entry{Kind: "call", ID: "c1"})
+		one.mu.Unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := setsOf(s, nil)
+		others.opt.WriteTime = writeTime
+		setIn(t, others, "w")
+		one.mu.Lock()
+		err = one.update(t.Context())
+		stays := one.sessions["c1"] != nil
+		one.mu.Unlock()
+		if err != nil || stays != (writeTime > 0) {
+			t.Errorf("with %s for writing it stays: %v, %v", writeTime, stays, err)
+		}
+	}
+}
+
+// A store that cannot be read at the start, or written when a conversation is erased, delays the deletion.
+func TestTheRecordOfAnErasedConversationIsDeletedLater(t *testing.T) {
+	t.Parallel()
+	for _, atStart := range []bool{true, false} {
+		s := openStore(t)
+		ss := setsOf(s, nil)
+		teamWithSecret(t, s, setIn(t, ss, "w"))
+		if _, err := s.Sessions.Erase(t.Context(), chat.Trusted, "t1"); err != nil {
+			t.Fatal(err)
+		}
+		if atStart {
+			s = s.restart()
+			ss = setsOf(s, nil)
+		}
+		s.away.Store(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { ss.Run(ctx) })
+		ss.Erased("t1")
+		<-s.refused
+		s.away.Store(false)
+		awaitEntry(t, s, "sys-test-book.w", entry{Kind: "team", ID: "t1", Gone: gone})
+		cancel()
+		wg.Wait()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -36,7 +37,10 @@ type SetOptions struct {
 	DeletedWith func(r *Record, all []*Record, by []chat.Actor) []string
 	// Opened is called once for each set, before it is used.
 	Opened func(*Set)
-	Logger *slog.Logger
+	// WriteTime is how long after it was named a record may have no content, because another node may be writing it. A set
+	// that is opened later deletes it.
+	WriteTime time.Duration
+	Logger    *slog.Logger
 }
 
 // Sets are the records of all workspaces.
@@ -102,24 +106,56 @@ func (ss *Sets) Published(id chat.SessionID) {
 	}
 }
 
+// tryAgain is the time after which Run tries again what the store could not do: in a cluster there may be no owner for some seconds.
+const tryAgain = 2 * time.Second
+
+// undeleted is the record of an erased conversation that could not be deleted yet.
+type undeleted struct {
+	set *Set
+	id  string
+}
+
 // Run finishes what earlier processes began in any workspace, and deletes the records of erased conversations until ctx
 // ends.
 func (ss *Sets) Run(ctx context.Context) {
-	if err := ss.openAll(ctx); err != nil && ctx.Err() == nil {
-		ss.opt.Logger.ErrorContext(ctx, "records cannot be read", "records", ss.opt.Name, "err", err)
-	}
+	again := time.NewTimer(0)
+	defer again.Stop()
+	opened := false
+	var left []undeleted
 	for {
 		select {
 		case id := <-ss.erased:
-			ss.deleteErased(ctx, string(id))
+			if left = append(left, ss.deleteErased(ctx, string(id))...); len(left) > 0 {
+				again.Reset(tryAgain)
+			}
+			continue
+		case <-again.C:
 		case <-ctx.Done():
 			return
+		}
+		opened = opened || ss.openAll(ctx)
+		left = slices.DeleteFunc(left, func(u undeleted) bool { return u.set.delete(ctx, u.id) })
+		if !opened || len(left) > 0 {
+			again.Reset(tryAgain)
 		}
 	}
 }
 
-// openAll opens the sets of all workspaces that have one.
-func (ss *Sets) openAll(ctx context.Context) error {
+// openAll opens the sets of all workspaces that have one. It returns false if it has to be tried again.
+func (ss *Sets) openAll(ctx context.Context) bool {
+	err := ss.openEach(ctx)
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case chat.CodeOf(err) == chat.Unavailable:
+		ss.opt.Logger.InfoContext(ctx, "records cannot be read yet; trying again", "records", ss.opt.Name, "err", err)
+		return false
+	default:
+		ss.opt.Logger.ErrorContext(ctx, "records cannot be read", "records", ss.opt.Name, "err", err)
+	}
+	return true
+}
+
+func (ss *Sets) openEach(ctx context.Context) error {
 	s, err := ss.In(ctx, chat.DefaultWorkspace)
 	if err != nil {
 		return err
@@ -135,8 +171,8 @@ func (ss *Sets) openAll(ctx context.Context) error {
 	return nil
 }
 
-// deleteErased deletes the record of a conversation that was erased.
-func (ss *Sets) deleteErased(ctx context.Context, id string) {
+// deleteErased deletes the records of a conversation that was erased. It returns those that have to be tried again.
+func (ss *Sets) deleteErased(ctx context.Context, id string) (left []undeleted) {
 	ss.mu.Lock()
 	all := slices.Collect(maps.Values(ss.all))
 	ss.mu.Unlock()
@@ -145,13 +181,22 @@ func (ss *Sets) deleteErased(ctx context.Context, id string) {
 		rs := s.sessions[id]
 		stays := rs == nil || rs.deleting
 		s.mu.Unlock()
-		if stays {
-			continue
-		}
-		if err := s.Delete(ctx, id); err != nil {
-			ss.opt.Logger.ErrorContext(ctx, "the record of an erased conversation could not be deleted; the next start tries again", "id", id, "err", err)
+		if !stays && !s.delete(ctx, id) {
+			left = append(left, undeleted{s, id})
 		}
 	}
+	return left
+}
+
+// delete deletes the record of an erased conversation. It returns false if it has to be tried again.
+func (s *Set) delete(ctx context.Context, id string) bool {
+	err := s.Delete(ctx, id)
+	if err == nil {
+		return true
+	}
+	again := chat.CodeOf(err) == chat.Unavailable
+	s.sets.opt.Logger.WarnContext(ctx, "the record of an erased conversation could not be deleted", "id", id, "again", again, "err", err)
+	return !again
 }
 
 // register adds a workspace to the index of the default workspace, so that the next process finds its set.

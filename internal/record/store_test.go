@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -27,13 +28,16 @@ type store struct {
 
 	left atomic.Int64 // writes that are done; later ones fail, as after a kill
 	lost atomic.Bool  // the last write that is done is reported as failed
+
+	away    atomic.Bool   // the store cannot be read or written at the moment, as a cluster without an owner
+	refused chan struct{} // has an element when something was refused because of that
 }
 
 func openStore(t *testing.T) *store { return openDir(t, "") }
 
 func openDir(t *testing.T, dir string) *store {
 	t.Helper()
-	s := &store{t: t, server: servertest.Open(t, servertest.Options{Dir: dir})}
+	s := &store{t: t, refused: make(chan struct{}, 1), server: servertest.Open(t, servertest.Options{Dir: dir})}
 	s.server.Serve(nil)
 	s.Sessions = s.server.Sessions
 	s.left.Store(1 << 40)
@@ -50,8 +54,22 @@ func (s *store) restart() *store {
 
 var errCut = chat.Errorf(chat.Unavailable, "cut")
 
+func (s *store) isAway() bool {
+	away := s.away.Load()
+	if away {
+		select {
+		case s.refused <- struct{}{}:
+		default:
+		}
+	}
+	return away
+}
+
 // write runs a write, or fails.
 func write[T any](s *store, f func() (T, error)) (v T, err error) {
+	if s.isAway() {
+		return v, errCut
+	}
 	left := s.left.Add(-1)
 	if left < 0 {
 		return v, errCut
@@ -60,6 +78,13 @@ func write[T any](s *store, f func() (T, error)) (v T, err error) {
 		return v, errCut
 	}
 	return v, err
+}
+
+func (s *store) Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error] {
+	if s.isAway() {
+		return func(yield func(chat.Event, error) bool) { yield(chat.Event{}, errCut) }
+	}
+	return s.Sessions.Events(ctx, c, id, r)
 }
 
 func (s *store) Create(ctx context.Context, c chat.Caller, n chat.NewSession) (chat.Session, bool, error) {

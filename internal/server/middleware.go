@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -26,6 +26,11 @@ func (s *Server) outer(next http.Handler) http.Handler {
 		w := &recorder{ResponseWriter: rw, request: r, dialect: "server", notFound: s.notFound}
 		if s.opt.Node != "" {
 			w.Header().Set("Parley-Node", s.opt.Node)
+		}
+		if s.opt.AsOf != nil {
+			if at := s.opt.AsOf(); !at.IsZero() {
+				w.Header().Set("Parley-As-Of", at.UTC().Format(time.RFC3339Nano))
+			}
 		}
 		defer func() {
 			v := recover()
@@ -42,12 +47,14 @@ func (s *Server) outer(next http.Handler) http.Handler {
 			s.metrics.observe(w.dialect, r.Method, w.code(), took)
 			s.log(r, w, took)
 			if v != nil {
+				wire.BreakOff(rw, r)
 				panic(v)
 			}
 		}()
 		if !s.refuse(w, r, nil, "host", s.checkHost(r)) &&
 			!s.refuse(w, r, nil, "origin", s.opt.Auth.CheckOrigin(r)) &&
 			!s.refuse(w, r, nil, "path", checkPath(r)) &&
+			!s.refuse(w, r, nil, "start", s.checkServes(r)) &&
 			!s.opt.Auth.CORS(w, r) {
 			next.ServeHTTP(w, r)
 		}
@@ -61,6 +68,14 @@ func (s *Server) checkHost(r *http.Request) error {
 		return nil
 	}
 	return s.opt.Auth.CheckHost(r)
+}
+
+// checkServes refuses requests that the server cannot answer yet.
+func (s *Server) checkServes(r *http.Request) error {
+	if s.opt.Serves == nil || r.URL.Path == healthPath || r.URL.Path == readyPath {
+		return nil
+	}
+	return s.opt.Serves(r)
 }
 
 // checkPath refuses . and .. as names in the path. Clients resolve them before they
@@ -130,9 +145,18 @@ func (s *Server) guard(route Route) http.Handler {
 			ctx, release = a.Context(ctx, caller)
 			defer release()
 		}
+		if !a.Open() {
+			client := "address " + auth.ClientAddressOf(ctx)
+			if err == nil {
+				client = edge.ClientOf(caller)
+			}
+			var done func()
+			ctx, done = s.budget.Charge(ctx, client)
+			defer done()
+		}
 		r = r.WithContext(ctx) // a copy: net/http uses the body of the original
 		if bound {
-			defer boundBody(w, r)()
+			defer wire.BindBody(w, r)()
 		}
 		timed := func(piece time.Duration) *timedBody {
 			return &timedBody{ReadCloser: r.Body, w: http.NewResponseController(w), piece: piece}
@@ -190,47 +214,6 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
 		_ = b.w.SetReadDeadline(time.Time{})
-	}
-	return n, err
-}
-
-// boundBody ends the reading of a body when the request's context ends with its
-// credential: a body may take hours. The caller calls release at the end.
-func boundBody(w http.ResponseWriter, r *http.Request) (release func()) {
-	ctx := r.Context()
-	if r.Body == nil || r.Body == http.NoBody {
-		return func() {}
-	}
-	r.Body = &contextBody{ReadCloser: r.Body, ctx: ctx}
-	done := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(done)
-		if wire.Ended(ctx) != nil {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // writers in tests may have no deadlines
-		}
-	})
-	return func() {
-		if !stop() {
-			<-done // w must not be used after the handler has returned
-		}
-	}
-}
-
-// contextBody returns the cause of the context when a body cannot be read further.
-type contextBody struct {
-	io.ReadCloser
-	ctx context.Context
-}
-
-func (b *contextBody) Read(p []byte) (int, error) {
-	if why := wire.Ended(b.ctx); why != nil {
-		return 0, why
-	}
-	n, err := b.ReadCloser.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		if why := wire.Ended(b.ctx); why != nil {
-			err = why
-		}
 	}
 	return n, err
 }

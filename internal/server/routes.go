@@ -70,18 +70,24 @@ type NotReady string
 
 func (e NotReady) Error() string { return string(e) }
 
-// ready answers whether the server accepts requests. The reason is only logged, because
-// this route is public, unless it is a NotReady.
+// ready answers whether the server accepts requests; with ?reads, whether it can read, also if it cannot write. The reason is only
+// logged, because this route is public, unless it is a NotReady.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.stopping.Load() {
 		WriteError(w, r, chat.Errorf(chat.Unavailable, "the server is shutting down: try again in a moment"))
 		return
 	}
-	if s.opt.Ready != nil {
+	ready, reads := s.opt.Ready, s.opt.Reads != nil && r.URL.Query().Has("reads")
+	if reads {
+		ready = s.opt.Reads
+	}
+	if ready != nil {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 		defer cancel()
-		err := s.opt.Ready(ctx)
-		s.logReady(ctx, err)
+		err := ready(ctx)
+		if !reads {
+			s.logReady(ctx, err)
+		}
 		if err != nil {
 			if why, ok := errors.AsType[NotReady](err); ok {
 				WriteError(w, r, chat.Errorf(chat.Unavailable, "%s", string(why)))

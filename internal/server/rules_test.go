@@ -7,16 +7,19 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -127,6 +130,60 @@ func TestLargeBodiesAreReadBeforeTheyAreRefused(t *testing.T) {
 }
 
 // A person who mistypes an address gets a page; a program gets the error.
+// A caller who does not read answers gets no further large ones, and others are served.
+func TestAnswersThatAreNotReadAreLimited(t *testing.T) {
+	begun, large := make(chan struct{}, 1), make([]byte, clientMemory*3/4)
+	addr, _ := start(t, Options{Auth: withTokens(t, nil)},
+		Route{Pattern: "GET /large", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			edge.SendJSON(startWriter{w, begun}, r, http.StatusOK, large)
+		})},
+		Route{Pattern: "GET /small", Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			edge.SendJSON(w, r, http.StatusOK, []byte("{}"))
+		})},
+	)
+	get := func(path, token string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+addr+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Accept-Encoding", "identity")
+		res, err := client(t, true, false, false).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = res.Body.Close() })
+		return res
+	}
+	first := get("/large", aliceToken)
+	<-begun
+	for path, status := range map[string]int{"/large": 429, "/small": 200} {
+		if res := get(path, aliceToken); res.StatusCode != status || status == 429 && res.Header.Get("Retry-After") == "" {
+			t.Errorf("%s: %s %v", path, res.Status, res.Header)
+		}
+	}
+	if res := get("/large", adminToken); res.StatusCode != 200 {
+		t.Errorf("another caller: %s", res.Status)
+	}
+	if n, err := io.Copy(io.Discard, first.Body); n != int64(len(large)) || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+}
+
+// startWriter reports when an answer begins.
+type startWriter struct {
+	http.ResponseWriter
+	begun chan<- struct{}
+}
+
+func (w startWriter) WriteHeader(status int) {
+	w.ResponseWriter.WriteHeader(status)
+	select {
+	case w.begun <- struct{}{}:
+	default:
+	}
+}
+
 func TestBrowsersGetAPageForAnUnknownAddress(t *testing.T) {
 	s := newServer(t, Options{Auth: openAuth(t)})
 	s.NotFound(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -289,6 +346,26 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	do(t, s.Handler(), req("GET", "http://localhost/half", ""))
 }
 
+// A client of HTTP/1.0 knows only from an error of the connection that an answer is not complete.
+func TestOldClientNoticesHalfAnAnswer(t *testing.T) {
+	s := newServer(t, Options{Auth: openAuth(t), Logger: slog.New(slog.DiscardHandler)})
+	s.Handle(Route{Pattern: "GET /half", Public: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "half")
+		panic(http.ErrAbortHandler)
+	})})
+	srv := httptest.NewServer(s.Handler())
+	defer srv.Close()
+	c, err := net.Dial("tcp", srv.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "GET /half HTTP/1.0\r\nHost: localhost\r\n\r\n")
+	if all, err := io.ReadAll(c); err == nil {
+		t.Errorf("a proper end after %q", all)
+	}
+}
+
 func TestConsoleAtTheRoot(t *testing.T) {
 	for _, pattern := range []string{"GET /", "/"} {
 		s := newServer(t, Options{Auth: openAuth(t), Pprof: true})
@@ -299,6 +376,26 @@ func TestConsoleAtTheRoot(t *testing.T) {
 		if got := do(t, s.Handler(), req("GET", "http://localhost/auth/session", "")); !strings.Contains(got.body, "local") {
 			t.Errorf("%s: %s", pattern, got.body)
 		}
+	}
+}
+
+// A server that does not have its data yet answers probes only. One whose data is old says from when it is.
+func TestServerSaysThatItsDataIsOld(t *testing.T) {
+	why := error(chat.Errorf(chat.Unavailable, "try again"))
+	at := time.Time{}
+	s := newServer(t, Options{Auth: openAuth(t), Serves: func(*http.Request) error { return why }, AsOf: func() time.Time { return at }})
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 503, "/nothing": 503} {
+		if got := do(t, s.Handler(), req("GET", "http://localhost"+path, "")); got.StatusCode != want {
+			t.Errorf("%s: %s", path, got.Status)
+		}
+	}
+	why = nil
+	if got := do(t, s.Handler(), req("GET", "http://localhost/metrics", "")); got.StatusCode != 200 || got.Header.Get("Parley-As-Of") != "" {
+		t.Error(got.Status, got.Header)
+	}
+	at = time.Date(2026, 11, 19, 4, 30, 0, 5000, time.FixedZone("", 3600))
+	if got := do(t, s.Handler(), req("GET", "http://localhost/metrics", "")); got.Header.Get("Parley-As-Of") != "2026-11-19T03:30:00.000005Z" {
+		t.Error(got.Header)
 	}
 }
 
@@ -319,6 +416,10 @@ func TestReadyReportsErrorsAndShutdown(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "disk full"); n != 1 {
 		t.Errorf("eleven probes wrote the reason %d times to the log", n)
+	}
+	s.opt.Reads = func(context.Context) error { return nil }
+	if got := do(t, s.Handler(), req("GET", "http://localhost/readyz?reads", "")); got.StatusCode != 200 {
+		t.Errorf("a server that can only read: %s", got.Status)
 	}
 	why = nil
 	s.stopping.Store(true)

@@ -22,6 +22,7 @@ type Server struct {
 	mux      *http.ServeMux
 	metrics  *metrics
 	stopping atomic.Bool
+	budget   *wire.Budget // of requests and answers in memory, for each caller
 	routes   []Route
 	notFound http.Handler // the page for browsers; may be nil
 
@@ -32,6 +33,9 @@ type Server struct {
 	notReady string // the reason that the last probe got, "" when it got none
 }
 
+// clientMemory is how many bytes of requests and answers of one caller may be in memory.
+const clientMemory = 64 << 20
+
 // New checks the options and sets up the server's own routes: /healthz, /readyz,
 // /metrics, sign-in, and /debug/pprof/ when it is asked for.
 func New(opt Options) (*Server, error) {
@@ -39,7 +43,7 @@ func New(opt Options) (*Server, error) {
 		return nil, err
 	}
 	opt.defaults()
-	s := &Server{opt: opt, mux: http.NewServeMux()}
+	s := &Server{opt: opt, mux: http.NewServeMux(), budget: wire.NewBudget(max(clientMemory, 2*opt.MaxBody))}
 	var err error
 	if s.metrics, err = newMetrics(opt.Registry, opt.Conns, opt.Auth); err != nil {
 		return nil, err

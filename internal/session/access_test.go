@@ -393,7 +393,7 @@ func (f *fakeFiles) DeleteSession(context.Context, chat.SessionID) (int, int64, 
 
 func (f *fakeFiles) Usage(context.Context, chat.SessionID) (int, int64, error) { return 2, 20, nil }
 
-func (f *fakeFiles) CopySession(_ context.Context, _, _ chat.SessionID, commit func() error) error {
+func (f *fakeFiles) CopySession(_ context.Context, _, _ chat.SessionID, _ []core.FilePut, commit func() error) error {
 	if f.err != nil {
 		return f.err
 	}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -30,6 +31,17 @@ func (s *Sessions) AppendThen(ctx context.Context, c chat.Caller, id chat.Sessio
 		return nil, err
 	}
 	return a.order.leadLater(), nil
+}
+
+// AppendsAtOnce reports whether AppendThen will decide these drafts without waiting: the
+// session is the caller's own and in memory, and nothing but the index of client ids and
+// prompts is read from the store.
+func (s *Sessions) AppendsAtOnce(c chat.Caller, id chat.SessionID, drafts []chat.Draft) bool {
+	if s.opt.OtherNodes != nil {
+		return false
+	}
+	sess := s.cached(id)
+	return sess != nil && createdBy(c, sess) && !slices.ContainsFunc(drafts, endsSession)
 }
 
 // answerer answers a request that nobody waits for.

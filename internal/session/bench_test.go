@@ -71,6 +71,34 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkPreview shows pieces of an agent in the process, one after the other.
+func BenchmarkPreview(b *testing.B) {
+	j, err := store.Open(b.TempDir(), store.Options{MinFree: -1, MinFreePercent: -1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := j.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	s := New(j, hub.New(j, hub.Options{}), Options{})
+	ids := make([]chat.SessionID, 64)
+	for i := range ids {
+		ids[i] = chat.SessionID(fmt.Sprint("s-", i))
+		if _, _, err := s.Create(ctx, ann, chat.NewSession{ID: ids[i], Agent: chat.NoAgent}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	runner := chat.Caller{Actor: chat.Actor{Kind: chat.Agent, ID: "a"}, Scopes: []chat.Scope{chat.ScopeAgent, chat.ScopeAdmin}, AllWorkspaces: true}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		if err := s.Preview(ctx, runner, ids[i%len(ids)], []chat.Preview{{Block: "b", Kind: chat.TextBlock, Text: "x ", AtEnd: true}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkRatio alternates appends and direct Pebble writes, so that other load on the
 // machine affects both, and reports the median ratio.
 func BenchmarkRatio(b *testing.B) {

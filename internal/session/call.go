@@ -39,6 +39,8 @@ type call struct {
 	Ack  string   `json:"ack,omitempty"`
 	All  bool     `json:"all,omitempty"`
 
+	Seen chat.TurnID `json:"seen,omitempty"` // of a stop: the running turn at the node that was asked, "" if it had none
+
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Steering    *chat.Steering           `json:"steering,omitempty"`
 	ClientID    string                   `json:"client_id,omitempty"`

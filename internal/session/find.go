@@ -41,13 +41,13 @@ func (s *Sessions) acquireFor(ctx context.Context, c chat.Caller, id chat.Sessio
 // Resolve once, where an id arrives: an access check with an unresolved alias could
 // check another session whose id is equal to the alias.
 func (s *Sessions) Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error) {
-	id, _, err := s.resolveAtAll(ctx, c, id, func(sess *chat.Session) bool { return c.RoleIn(sess) != "" })
+	id, _, err := s.resolveAnywhere(ctx, c, id, func(sess *chat.Session) bool { return c.RoleIn(sess) != "" })
 	return id, err
 }
 
-// resolveAtAll is resolve. If the name can only be an alias, because no session fits that has it as its id, an alias that another node
-// has just stored is found too.
-func (s *Sessions) resolveAtAll(ctx context.Context, c chat.Caller, name chat.SessionID, fits func(*chat.Session) bool) (id chat.SessionID, aliased bool, err error) {
+// resolveAnywhere is resolve in a cluster. If this node has no alias of that name and no fitting session with it as its id, another node may
+// just have stored the alias: resolveAnywhere waits until this node has it.
+func (s *Sessions) resolveAnywhere(ctx context.Context, c chat.Caller, name chat.SessionID, fits func(*chat.Session) bool) (id chat.SessionID, aliased bool, err error) {
 	id, aliased, err = s.resolve(ctx, c, name)
 	if err != nil || aliased || !s.asksOthers(ctx) || !mayAlias(c, name) {
 		return id, aliased, err
@@ -87,19 +87,19 @@ func (s *Sessions) cached(id chat.SessionID) *chat.Session {
 	return r.session.Load()
 }
 
-// resolve returns the session that a name refers to as far as this node knows, and whether it is an alias of the caller.
+// resolve returns the session that a name refers to in the store of this node, and whether the name is an alias of the caller.
 func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.SessionID) (id chat.SessionID, aliased bool, err error) {
 	if !mayAlias(c, name) {
 		return name, false, nil
 	}
-	if sess := s.cached(name); sess != nil && began(c, sess) {
+	if sess := s.cached(name); sess != nil && createdBy(c, sess) {
 		return name, false, nil
 	}
 	alias, aliased, err := s.log.Alias(ctx, c.In(), c.Actor.Key(), string(name))
 	if err != nil || !aliased {
 		return name, false, err
 	}
-	if sess, err := s.log.Record(ctx, name); err == nil && began(c, &sess) {
+	if sess, err := s.log.Record(ctx, name); err == nil && createdBy(c, &sess) {
 		return name, false, nil
 	}
 	return alias, true, nil
@@ -111,21 +111,31 @@ func (s *Sessions) resolve(ctx context.Context, c chat.Caller, name chat.Session
 // that the caller's client always uses, and would receive messages meant for the caller's
 // own session. System sessions are returned to callers that may see them.
 func (s *Sessions) Own(ctx context.Context, c chat.Caller, foreign string) (chat.Session, error) {
-	id, aliased, err := s.resolveAtAll(ctx, c, chat.SessionID(foreign), func(sess *chat.Session) bool { return began(c, sess) })
+	id, aliased, err := s.resolveAnywhere(ctx, c, chat.SessionID(foreign), func(sess *chat.Session) bool { return createdBy(c, sess) })
 	if err != nil {
 		return chat.Session{}, err
 	}
 	sess, err := s.visible(ctx, c, id)
-	if chat.CodeOf(err) == chat.NotFound || err == nil && !aliased && !began(c, &sess) && !id.System() {
+	if chat.CodeOf(err) == chat.NotFound || err == nil && !aliased && !createdBy(c, &sess) && !id.System() {
 		return chat.Session{}, errNoSession(chat.SessionID(foreign))
 	}
 	return sess, err
 }
 
-// Aliased returns the session that an alias of the caller refers to, as Own does. It is for names that usually have none, such as those of
-// branches: it does not ask other nodes for an alias that this one does not have.
+// Aliased returns the session that an alias of the caller refers to, as Own does.
 func (s *Sessions) Aliased(ctx context.Context, c chat.Caller, alias string) (chat.Session, error) {
+	id, aliased, err := s.resolveAnywhere(ctx, c, chat.SessionID(alias), func(*chat.Session) bool { return false })
+	return s.aliased(ctx, c, alias, id, aliased, err)
+}
+
+// AliasedHere is Aliased for many names that usually have no alias: it does not ask other nodes for those that this one does not have.
+func (s *Sessions) AliasedHere(ctx context.Context, c chat.Caller, alias string) (chat.Session, error) {
 	id, aliased, err := s.resolve(ctx, c, chat.SessionID(alias))
+	return s.aliased(ctx, c, alias, id, aliased, err)
+}
+
+// aliased returns the session that an alias was resolved to.
+func (s *Sessions) aliased(ctx context.Context, c chat.Caller, alias string, id chat.SessionID, aliased bool, err error) (chat.Session, error) {
 	if err == nil && !aliased {
 		err = errNoSession(chat.SessionID(alias))
 	}
@@ -144,7 +154,7 @@ func (s *Sessions) Aliased(ctx context.Context, c chat.Caller, alias string) (ch
 // reachable by its own id only.
 func (s *Sessions) Accept(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	sess, err := s.visible(ctx, c, id)
-	if err != nil || began(c, &sess) {
+	if err != nil || createdBy(c, &sess) {
 		return sess, err
 	}
 	if id.System() {
@@ -160,7 +170,7 @@ func (s *Sessions) ReplaceAlias(ctx context.Context, c chat.Caller, alias string
 		return chat.Errorf(chat.Invalid, "an alias has 1 to %d bytes, and at least one character that session ids cannot have", maxForeign)
 	}
 	sess, err := s.visible(ctx, c, id)
-	if err == nil && !began(c, &sess) {
+	if err == nil && !createdBy(c, &sess) {
 		err = chat.Errorf(chat.Denied, "only the owner of a session can give it an alias")
 	}
 	if err != nil {
@@ -169,8 +179,8 @@ func (s *Sessions) ReplaceAlias(ctx context.Context, c chat.Caller, alias string
 	return s.log.ReplaceAlias(ctx, c.In(), c.Actor.Key(), alias, id)
 }
 
-// began reports whether the caller created the session.
-func began(c chat.Caller, sess *chat.Session) bool {
+// createdBy reports whether the caller created the session.
+func createdBy(c chat.Caller, sess *chat.Session) bool {
 	return sess.Owner.Same(c.Actor) && sess.Workspace == c.In()
 }
 
@@ -190,7 +200,7 @@ func (s *Sessions) visible(ctx context.Context, c chat.Caller, id chat.SessionID
 	return sess, err
 }
 
-// visibleHere is visible as far as this node knows.
+// visibleHere is visible without a question to other nodes.
 func (s *Sessions) visibleHere(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error) {
 	sess, err := s.log.Record(ctx, id)
 	if err == nil && c.RoleIn(&sess) == "" || chat.CodeOf(err) == chat.NotFound {
@@ -245,7 +255,7 @@ func (s *Sessions) List(ctx context.Context, c chat.Caller, f core.Filter) (chat
 	// Leave out sessions whose id is the caller's alias of another session: the caller
 	// would open the other session by it.
 	page.Sessions = slices.DeleteFunc(page.Sessions, func(sess chat.Session) bool {
-		if err != nil || began(c, &sess) {
+		if err != nil || createdBy(c, &sess) {
 			return false
 		}
 		var id chat.SessionID

@@ -8,12 +8,14 @@ import (
 	"maps"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/attachment"
+	"github.com/parley-hq/parley/internal/core"
 )
 
 // Fork creates a session with a copy of another session's events, up to the event
 // f.After. The two sessions are independent: erasing one does not change the other.
 // In the fork, running turns, open prompts and workstreams are ended; a message that
-// was queued at f.After starts a new turn. Any caller that may see a session may fork
+// was queued at f.After starts a new turn, unless f.Message takes its place. Any caller that may see a session may fork
 // it, and the caller owns the fork.
 func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error) {
 	if !c.Has(chat.ScopeUser) && !c.Has(chat.ScopeAgent) {
@@ -41,12 +43,28 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	if err := change.Normalize(); err != nil {
 		return chat.Session{}, err
 	}
+	if f.Settings != nil {
+		if err := mayChoose(c, chat.Settings{}, *f.Settings); err != nil {
+			return chat.Session{}, err
+		}
+	}
+	message, files, err := s.firstMessage(f.Message)
+	if err != nil {
+		return chat.Session{}, err
+	}
+	written := size(message)
+	for _, file := range files {
+		written += len(file.Data)
+	}
+	if err := s.countWritten(c, written); err != nil {
+		return chat.Session{}, err
+	}
 	if err := s.mayOwnMore(ctx, c); err != nil {
 		return chat.Session{}, err
 	}
-	size, err := s.log.SizeOf(ctx, from.ID)
+	copied, err := s.log.SizeOf(ctx, from.ID)
 	if err == nil {
-		err = s.mayStore(ctx, c, c.In(), c.Actor, size)
+		err = s.mayStore(ctx, c, c.In(), c.Actor, copied+int64(written))
 	}
 	if err != nil {
 		return chat.Session{}, err
@@ -56,7 +74,7 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 	}
 	r := s.acquire(f.ID)
 	defer r.release()
-	err = r.do(ctx, &request{exclusive: func(ctx context.Context, r *sequencer) error { return s.fork(ctx, c, r, &from, f) }})
+	err = r.do(ctx, &request{exclusive: func(ctx context.Context, r *sequencer) error { return s.fork(ctx, c, r, &from, f, message, files) }})
 	if err != nil {
 		return chat.Session{}, err
 	}
@@ -65,6 +83,24 @@ func (s *Sessions) Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f
 		s.owners.add(&fork, 1)
 	}
 	return fork, err
+}
+
+// firstMessage returns the draft of the message that a fork begins with, if there is
+// one, and its large data as files.
+func (s *Sessions) firstMessage(m *chat.UserMessage) ([]chat.Draft, []attachment.File, error) {
+	if m == nil {
+		return nil, nil, nil
+	}
+	d := chat.NewDraft(*m)
+	err := d.Normalize()
+	if err != nil || s.opt.Artifacts == nil || len(d.Payload) <= attachment.MaxInline {
+		return []chat.Draft{d}, nil, err
+	}
+	payload, files, err := partRefs(*m, &d)
+	if err == nil && len(files) > 0 {
+		d, err = d.Rewritten(payload)
+	}
+	return []chat.Draft{d}, files, err
 }
 
 // nameFork returns the id of a new fork. If the wanted id belongs to a session that
@@ -98,7 +134,7 @@ func errTaken(id chat.SessionID) error {
 }
 
 // fork writes the log of the fork. It runs exclusively in the new session's sequencer.
-func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *chat.Session, f chat.Fork) error {
+func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *chat.Session, f chat.Fork, message []chat.Draft, files []attachment.File) error {
 	n, taken, err := s.log.Number(ctx, r.id)
 	if err != nil {
 		return err
@@ -110,12 +146,16 @@ func (s *Sessions) fork(ctx context.Context, c chat.Caller, r *sequencer, from *
 	if err != nil {
 		return err
 	}
-	k := &forking{sessions: s, order: r, caller: c, from: from, params: f, old: old, state: &chat.State{Number: n}}
+	k := &forking{sessions: s, order: r, caller: c, from: from, params: f, message: message, old: old, state: &chat.State{Number: n}}
 	write := func() error { return s.log.Import(ctx, r.id, k.facts(ctx)) }
 	if s.opt.Artifacts != nil {
 		// Copy the files before the fork is visible, so that every path in its events
 		// can be read.
-		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, func() error {
+		added := make([]core.FilePut, len(files))
+		for i, f := range files {
+			added[i] = core.FilePut{Path: f.Path, MediaType: f.MediaType, Body: bytes.NewReader(f.Data)}
+		}
+		err = s.opt.Artifacts.CopySession(ctx, from.ID, r.id, added, func() error {
 			if err := write(); err != nil {
 				return err
 			}
@@ -144,13 +184,14 @@ type forking struct {
 	caller   chat.Caller
 	from     *chat.Session
 	params   chat.Fork
+	message  []chat.Draft // that the fork begins with, at most one
 	old      chat.Number  // the number of the original session
 	state    *chat.State  // of the fork, after the events written so far
 	added    []chat.Event // events that the original does not have
 }
 
 // facts returns the log of the fork: the copied events with the ids of the fork,
-// then the events that end the open turns, prompts and workstreams.
+// then the events that end the open turns, prompts and workstreams, then the message.
 func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 	return func(yield func(chat.Fact, error) bool) {
 		after := chat.Seq(0)
@@ -168,6 +209,14 @@ func (k *forking) facts(ctx context.Context) iter.Seq2[chat.Fact, error] {
 			return
 		}
 		d := k.endOpenWork()
+		for _, message := range k.message {
+			d.withdrawQueued("")
+			if _, err := d.draft(k.caller, message); err != nil {
+				yield(chat.Fact{}, err)
+				return
+			}
+		}
+		d.advance("")
 		for i := range d.facts {
 			if !yield(d.facts[i], nil) {
 				return
@@ -254,7 +303,7 @@ func (k *forking) mapID(prefix, s string) string {
 }
 
 // endOpenWork ends the running turns, open prompts and workstreams of the fork, applies
-// the changes of the Fork call, and starts a turn for a queued message.
+// the changes of the Fork call.
 func (k *forking) endOpenWork() *decision {
 	d := &decision{session: k.order.id, state: k.state, now: k.sessions.now(), lastAt: k.state.LastAt, maxQueue: k.sessions.opt.MaxQueue}
 	for line, l := range maps.Clone(k.state.Lines) {
@@ -269,7 +318,11 @@ func (k *forking) endOpenWork() *decision {
 			d.addSystem(chat.WorkstreamCanceled{ID: w.ID, Reason: "the session was forked here"}, w.Parent, "")
 		}
 	}
-	change := changeOf(k.params, cmp.Or(k.params.Title, k.state.Session.Title), k.state.Session.Settings)
+	title := k.params.Title
+	if k.params.Message == nil {
+		title = cmp.Or(title, k.state.Session.Title)
+	}
+	change := changeOf(k.params, title, k.state.Session.Settings)
 	change.Detached = k.state.Session.ServedBy != ""
 	if len(k.state.Session.Members) > 0 {
 		// The members of the original do not become members of the fork.
@@ -279,7 +332,6 @@ func (k *forking) endOpenWork() *decision {
 		change.Archived = new(bool)
 	}
 	d.addAs(k.caller.Actor, change, "", "")
-	d.advance("")
 	return d
 }
 
@@ -287,7 +339,9 @@ func (k *forking) endOpenWork() *decision {
 // settings.
 func changeOf(f chat.Fork, title string, settings chat.Settings) chat.SessionUpdated {
 	change := chat.SessionUpdated{Title: &title, Metadata: f.Metadata}
-	if settings.Approvals != "" {
+	if f.Settings != nil {
+		change.Settings = f.Settings
+	} else if settings.Approvals != "" {
 		// Automatic approval in the original does not apply to the fork.
 		settings.Approvals = ""
 		change.Settings = &settings

@@ -2,11 +2,15 @@ package session
 
 import (
 	"bytes"
+	"encoding/base64"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/artifact"
+	"github.com/parley-hq/parley/internal/attachment"
 )
 
 func TestForkHasTheEventsOfTheOriginal(t *testing.T) {
@@ -174,4 +178,66 @@ func TestForkOfManyEvents(t *testing.T) {
 	if n := len(w.events(fork.ID)); n != 1802 {
 		t.Fatalf("%d events", n)
 	}
+}
+
+// An edited message is one step: the fork, its settings and the message are stored together or not at all.
+func TestForkBeginsWithAMessage(t *testing.T) {
+	picture := strings.Repeat("\x00\xff", attachment.MaxInline/2)
+	link := "data:image/png;base64," + base64.StdEncoding.EncodeToString([]byte(picture))
+	files, err := artifact.Open(t.TempDir(), artifact.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newTestStore(t, Options{Artifacts: files})
+	id := w.begin("s", chat.NewSession{Agent: "demo", Title: "Plans", Settings: chat.Settings{Approvals: chat.ApproveAll, Effort: "low"}})
+	w.say(id, "first")
+	w.turn(id)
+	queued := w.say(id, "second")
+
+	fork := chat.Fork{
+		ID: "f", After: queued.Seq, Agent: "other", Settings: &chat.Settings{Effort: "high"},
+		Message: &chat.UserMessage{Text: "second, better", Content: []chat.Part{{Type: "image", URL: link, Name: "n"}}},
+	}
+	sess, err := w.Fork(ctx, ann, id, fork)
+	if err != nil || sess.Title != "" || sess.Agent != "other" || sess.Settings.Effort != "high" || sess.Settings.Approvals != "" || sess.Status != chat.Running {
+		t.Fatalf("%+v %v", sess, err)
+	}
+	w.wantStory("f", "session.started", "user.message first", "turn.started for 2", "user.message second", "turn.completed interrupted", "session.updated",
+		"user.message_withdrawn", "user.message second, better", "turn.started for 8")
+	part := w.events("f")[7].Body.(chat.UserMessage).Content[0]
+	body, info, err := files.Get(ctx, "f", part.Path)
+	if err != nil || part.URL != "" || part.Name != "n" || info.MediaType != "image/png" {
+		t.Fatalf("%+v %+v %v", part, info, err)
+	}
+	got, err := io.ReadAll(body)
+	if err != nil || string(got) != picture || body.Close() != nil {
+		t.Fatalf("%d bytes, %v", len(got), err)
+	}
+	if _, err := files.Stat(ctx, id, part.Path); chat.CodeOf(err) != chat.NotFound {
+		t.Error("the original has the file of the fork:", err)
+	}
+
+	// What cannot be stored leaves no fork.
+	fork.ID = "g"
+	for _, message := range []chat.UserMessage{{}, {Text: strings.Repeat("x", chat.MaxEvent)}, {Content: []chat.Part{{Type: "image", URL: link}, {Type: "text", Text: strings.Repeat("x", chat.MaxEvent)}}}} {
+		fork.Message = &message
+		if _, err := w.Fork(ctx, ann, id, fork); err == nil {
+			t.Fatal("a message that cannot be stored was stored")
+		}
+		if _, err := w.Get(ctx, ann, "g"); chat.CodeOf(err) != chat.NotFound {
+			t.Error("the fork is there without its message:", err)
+		}
+		if n, _, err := files.Usage(ctx, "g"); n != 0 || err != nil {
+			t.Errorf("%d files are left, %v", n, err)
+		}
+	}
+	// Only a person turns on automatic approval.
+	program := ann
+	program.Actor = chat.Actor{Kind: chat.Agent, ID: "program"}
+	fork.Message, fork.Settings = nil, &chat.Settings{Approvals: chat.ApproveAll}
+	if _, _, err := w.Create(ctx, program, chat.NewSession{ID: "own"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Fork(ctx, program, "own", chat.Fork{Settings: fork.Settings})
+	w.wantCode(err, chat.Denied)
 }

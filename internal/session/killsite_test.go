@@ -264,10 +264,10 @@ func (f *stepFiles) Remove(ctx context.Context, id chat.SessionID, path string, 
 	return f.Local.Remove(ctx, id, path, after, commit)
 }
 
-func (f *stepFiles) CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error {
+func (f *stepFiles) CopySession(ctx context.Context, from, to chat.SessionID, added []core.FilePut, commit func() error) error {
 	f.s.step("CopySession")
 	defer f.s.step("CopySession done")
-	return f.Local.CopySession(ctx, from, to, commit)
+	return f.Local.CopySession(ctx, from, to, added, commit)
 }
 
 // copyTree copies a folder. It keeps hard links.

@@ -28,7 +28,7 @@ type OtherNodes interface {
 	// CatchUpText is CatchUp for a session, with the text that is being written.
 	CatchUpText(ctx context.Context, id chat.SessionID) bool
 	// Send sends a call to the owner. Calls about one session arrive in the order of Send as long as it has the same owner.
-	// wait returns what Serve returned there, when this node has stored everything that the answer tells.
+	// wait returns the answer of Serve there, once this node has stored what the answer is about.
 	// repeat says that the call may be sent again when it is not known whether the owner has handled it.
 	Send(ctx context.Context, id chat.SessionID, call []byte, repeat bool) (wait func() (answer []byte, err error))
 	// Erased asks the other nodes, after this one has removed an erased session, and adds to the receipt which of them have
@@ -91,7 +91,7 @@ func (s *Sessions) beginCall(ctx context.Context, q *call) (get func() (*callRes
 // ErrOwnerChanged is the error of a call at a node that does not own the session any more.
 var ErrOwnerChanged = chat.Errorf(chat.Unavailable, "another node has taken the session over; try again").WithReason(chat.OwnerChanged)
 
-// ErrBehind is the error for sessions, events and files that this node does not have, while it does not reach the node that would.
+// ErrBehind is the error for a session, event or file that this node does not have, while it cannot ask the node that may have it.
 var ErrBehind = chat.Errorf(chat.Unavailable, "this node may be behind and cannot reach the node that decides about this session; try again in a few seconds")
 
 // servedKey marks the context of a call of another node. Such a call is not sent on.

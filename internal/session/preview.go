@@ -15,6 +15,12 @@ import (
 // but they survive a kill of the process. A repeated piece is skipped. A piece that
 // leaves a gap is refused, and the error has the number of bytes the server has.
 func (s *Sessions) Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error {
+	if len(pieces) > 0 && !s.elsewhere(ctx, id) {
+		one := []core.SessionPieces{{Session: id, Pieces: slices.Clone(pieces)}}
+		if s.PreviewAll(ctx, c, one) == 1 {
+			return one[0].Err
+		}
+	}
 	wait, err := s.PreviewLater(ctx, c, id, pieces)
 	if err != nil {
 		return err
@@ -294,7 +300,7 @@ func (p *previewing) cutShown(b *openBlock, piece *chat.Preview) error {
 		return chat.Errorf(chat.Invalid, "the piece begins at byte %d, but the server has only %d bytes of block %q; send from there", piece.Offset, have, string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
-	if both := min(piece.End, b.shown); piece.Offset < both && !strings.HasPrefix(p.text(b)[piece.Offset:], piece.Text[:both-piece.Offset]) {
+	if p.contradicts(b, piece) {
 		return chat.Errorf(chat.Conflict, "the piece differs from the text that was shown of block %q; finish the block as it is and continue in a new one", string(piece.Block)).
 			With("have", have).WithReason(chat.PreviewOffset)
 	}
@@ -306,6 +312,20 @@ func (p *previewing) cutShown(b *openBlock, piece *chat.Preview) error {
 		piece.Text, piece.Offset = piece.Text[cut:], have
 	}
 	return nil
+}
+
+// contradicts reports whether a piece differs from text that readers have received, or from an earlier piece of the batch.
+func (p *previewing) contradicts(b *openBlock, piece *chat.Preview) bool {
+	if piece.Offset >= b.len {
+		return false
+	}
+	if both := min(piece.End, b.shown); piece.Offset < both && !strings.HasPrefix(p.text(b)[piece.Offset:], piece.Text[:both-piece.Offset]) {
+		return true
+	}
+	return slices.ContainsFunc(p.pieces, func(q chat.Preview) bool {
+		from, to := max(q.Offset, piece.Offset), min(q.End, piece.End)
+		return q.Block == piece.Block && from < to && q.Text[from-q.Offset:to-q.Offset] != piece.Text[from-piece.Offset:to-piece.Offset]
+	})
 }
 
 // block returns an open block, with the pieces of the batch, or nil if there is none. The

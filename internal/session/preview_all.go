@@ -67,7 +67,7 @@ func (s *Sessions) acquirePreview(ctx context.Context, c chat.Caller, of *core.S
 	}
 	of.Named = false
 	if r := s.acquireCached(of.Session); r != nil {
-		if sess := r.session.Load(); sess != nil && began(c, sess) {
+		if sess := r.session.Load(); sess != nil && createdBy(c, sess) {
 			return r, nil // the caller's own session: the name is its id
 		}
 		r.release()

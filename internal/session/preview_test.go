@@ -48,6 +48,7 @@ func TestInvalidPreviewsAreRefused(t *testing.T) {
 	if err := refuse(chat.Invalid, p("new", 0, "one"), p("new", 99, "x")); chat.Public(err).Details["have"] != 0 {
 		t.Fatal("what was not shown is counted as if it were there", err)
 	}
+	refuse(chat.Conflict, p("b", 7, " an"), p("b", 8, "um")) // differs from the piece before it
 	text("Grüße")
 	if _, ok := blockOf(w.hub, id, "c"); ok {
 		t.Fatal("a piece of a refused request was shown")

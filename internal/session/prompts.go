@@ -14,35 +14,6 @@ import (
 
 // ask opens a prompt and gives it an id and an absolute deadline.
 func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (chat.Event, error) {
-	// deadline returns the earlier one of the timeout in seconds and the given time.
-	deadline := func(seconds float64, given chat.At) (chat.At, error) {
-		until := d.now + chat.At(seconds*1e6)
-		switch {
-		case seconds == 0 && given == 0:
-			return 0, nil
-		case given == 0:
-		case given <= d.now:
-			return 0, chat.Errorf(chat.Invalid, "the deadline %s has passed; give one in the future, or a timeout in seconds", given)
-		case given > d.now+chat.MaxTimeout*1e6:
-			return 0, chat.Errorf(chat.Invalid, "the deadline %s is more than %d seconds away", given, chat.MaxTimeout)
-		case seconds == 0 || given < until:
-			until = given
-		}
-		d.deadline = true
-		return until, nil
-	}
-	id := func(given string) (string, error) {
-		if given == "" {
-			return d.nextID(chat.PromptPrefix), nil
-		}
-		if len(given) > 128 {
-			return "", chat.Errorf(chat.Invalid, "a request_id has at most 128 bytes")
-		}
-		if d.used(given) {
-			return "", errPromptUsed(given)
-		}
-		return given, nil
-	}
 	if len(d.state.Prompts) >= maxPrompts {
 		return chat.Event{}, chat.Errorf(chat.SlowDown, "%d prompts are open in this session already", len(d.state.Prompts))
 	}
@@ -50,30 +21,50 @@ func (d *decision) ask(actor chat.Actor, draft chat.Draft, turn chat.TurnID) (ch
 	var err error
 	switch b := draft.Body.(type) {
 	case chat.AgentInputRequest:
-		if b.RequestID, err = id(b.RequestID); err == nil {
-			b.Deadline, err = deadline(b.Timeout, b.Deadline)
-		}
+		b.RequestID, b.Deadline, err = d.openPrompt(b.RequestID, b.Timeout, b.Deadline)
 		body = b
 	case chat.AgentApprovalRequest:
-		if b.RequestID, err = id(b.RequestID); err != nil {
-			break
-		}
-		given := b.Deadline
-		b.Deadline = 0
-		if b.Settled = d.state.Session.Settings.Approves(b) != nil; !b.Settled {
-			b.Deadline, err = deadline(b.Timeout, given)
+		if b.Settled = d.state.Session.Settings.Approves(b) != nil; b.Settled {
+			b.RequestID, b.Deadline, err = d.openPrompt(b.RequestID, 0, 0)
+		} else {
+			b.RequestID, b.Deadline, err = d.openPrompt(b.RequestID, b.Timeout, b.Deadline)
 		}
 		body = b
 	case chat.AgentPermissionRequest:
-		if b.RequestID, err = id(b.RequestID); err == nil {
-			b.Deadline, err = deadline(b.Timeout, b.Deadline)
-		}
+		b.RequestID, b.Deadline, err = d.openPrompt(b.RequestID, b.Timeout, b.Deadline)
 		body = b
 	}
 	if err != nil {
 		return chat.Event{}, err
 	}
 	return d.enriched(actor, draft, body, turn)
+}
+
+// openPrompt returns the request id and the deadline of a new prompt: an id that the server issues if the agent gives none, and the
+// earlier one of the timeout in seconds and the given deadline, 0 without both.
+func (d *decision) openPrompt(id string, seconds float64, deadline chat.At) (string, chat.At, error) {
+	switch {
+	case id == "":
+		id = d.nextID(chat.PromptPrefix)
+	case len(id) > 128:
+		return "", 0, chat.Errorf(chat.Invalid, "a request_id has at most 128 bytes")
+	case d.used(id):
+		return "", 0, errPromptUsed(id)
+	}
+	until := d.now + chat.At(seconds*1e6)
+	switch {
+	case seconds == 0 && deadline == 0:
+		return id, 0, nil
+	case deadline == 0:
+	case deadline <= d.now:
+		return "", 0, chat.Errorf(chat.Invalid, "the deadline %s has passed; give one in the future, or a timeout in seconds", deadline)
+	case deadline > d.now+chat.MaxTimeout*1e6:
+		return "", 0, chat.Errorf(chat.Invalid, "the deadline %s is more than %d seconds away", deadline, chat.MaxTimeout)
+	case seconds == 0 || deadline < until:
+		until = deadline
+	}
+	d.deadline = true
+	return id, until, nil
 }
 
 // approve answers an approval request in the same commit if the session's settings

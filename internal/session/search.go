@@ -67,7 +67,11 @@ func search(f chat.Fact, want string) (chat.Hit, bool, error) {
 		return chat.Hit{}, false, err
 	}
 	text, ok := find(payload, want)
-	return chat.Hit{Seq: e.Seq, At: e.At, Type: e.Type, Workstream: e.Workstream, Snippet: text}, ok, nil
+	hit := chat.Hit{Seq: e.Seq, At: e.At, Type: e.Type, Workstream: e.Workstream, Turn: e.Turn, Snippet: text}
+	if fields, _ := payload.(map[string]any); strings.HasPrefix(e.Type, "agent.tool_") {
+		hit.Call, _ = fields["call_id"].(string)
+	}
+	return hit, ok, nil
 }
 
 // find returns the first string in a JSON value that contains want, cut to the part

@@ -70,9 +70,9 @@ type artifacts interface {
 	Remove(ctx context.Context, id chat.SessionID, path string, after chat.Seq, commit func(chat.FileInfo) error) error
 	// FinishChanges completes or reverts changes that the last process did not finish.
 	FinishChanges(ctx context.Context, stored func(core.FileChange) (bool, error)) error
-	// CopySession copies all files of a session to a new one, as one change with a commit
-	// to the log.
-	CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) error
+	// CopySession copies all files of a session to a new one and adds others, as one
+	// change with a commit to the log.
+	CopySession(ctx context.Context, from, to chat.SessionID, added []core.FilePut, commit func() error) error
 	// Merge adds the files of folders to another folder and returns their new paths. It
 	// overwrites no file and may be repeated.
 	Merge(ctx context.Context, id chat.SessionID, folders []string, into string) ([]string, error)

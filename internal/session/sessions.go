@@ -164,7 +164,7 @@ func (cr *creating) decide(d *decision) error {
 
 // sameSession returns an error if the existing session differs from the wanted one.
 func sameSession(c chat.Caller, n chat.NewSession, parent chat.SessionID, have *chat.Session) error {
-	if !began(c, have) {
+	if !createdBy(c, have) {
 		return errForeign{seen: c.RoleIn(have) != ""}
 	}
 	if have.Parent == parent && have.Agent == n.Agent && have.Title == n.Title &&

@@ -160,6 +160,24 @@ func TestSnapshotAndLaterEventsGiveTheWholeTranscript(t *testing.T) {
 	}
 }
 
+// A call and its result have the same id, by which a reader shows them as one.
+func TestSearchNamesCalls(t *testing.T) {
+	w := newTestStore(t, Options{})
+	id := w.begin("s")
+	w.say(id, "find it")
+	ref := w.turn(id)
+	w.append(bot, id, chat.AgentToolCall{CallID: "c1", Tool: "find_needle"}, chat.AgentToolResult{CallID: "c1", Tool: "find_needle", Result: json.RawMessage(`"here"`)})
+	page, err := w.Search(ctx, ann, id, "needle", 0, 10)
+	if err != nil || len(page.Hits) != 2 {
+		t.Fatal(page, err)
+	}
+	for _, h := range page.Hits {
+		if h.Call != "c1" || h.Turn != ref.Turn {
+			t.Errorf("%+v", h)
+		}
+	}
+}
+
 func TestSearchFindsText(t *testing.T) {
 	w := newTestStore(t, Options{})
 	id := w.begin("s", chat.NewSession{Agent: chat.NoAgent})

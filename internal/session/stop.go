@@ -33,6 +33,13 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 
 func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, error) {
 	q.Method = callStop
+	if s.asksOthers(ctx) { // also the owner: it may have been replaced, and then sends the call on when it learns of that
+		if st, err := s.log.Load(ctx, q.Session); err == nil { // else the owner says why
+			if t := st.Line(string(q.Line)).Turn; t != nil {
+				q.Seen = t.ID
+			}
+		}
+	}
 	res, err := s.call(ctx, q)
 	if err != nil {
 		return chat.StopResult{}, err
@@ -41,14 +48,18 @@ func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, erro
 	return res.Stop, nil
 }
 
-// lateStop is how much later than a request to stop a turn may have begun to be stopped by it.
+// lateStop is how long after a stop request a turn may have begun that it still stops, when the request had to wait for an owner.
 const lateStop = 2 * time.Second
 
 func (s *Sessions) stopHere(ctx context.Context, q *call) (chat.StopResult, error) {
 	c, line := q.Caller, string(q.Line)
-	// A request that had to wait for an owner is not meant for a turn that has begun meanwhile.
+	// A request that had to wait for an owner must not stop a turn that has begun since. The same is true of one that was repeated
+	// because its answer was late: the first one may have ended the turn that the client has seen.
 	late := func(d *decision) bool {
 		t := d.state.Line(line).Turn
+		if t != nil && q.Seen != "" && t.ID != q.Seen {
+			return true
+		}
 		return q.waited > lateStop && t != nil && d.now-t.StartedAt < chat.At((q.waited-lateStop).Microseconds())
 	}
 	if q.All {

@@ -64,14 +64,8 @@ func (d *decision) advance(line string) {
 // withdraw adds the withdrawal of a queued message.
 func (d *decision) withdraw(actor chat.Actor, draft chat.Draft, b chat.UserMessageWithdrawn) (chat.Event, error) {
 	for _, l := range d.state.Lines {
-		waiting := l.Queue
-		if l.Turn != nil {
-			waiting = append(waiting[:len(waiting):len(waiting)], l.Turn.Steered...)
-		}
-		for _, seq := range waiting {
-			if seq == b.Sequence {
-				return *d.add(actor, draft, ""), nil
-			}
+		if slices.Contains(l.Queue, b.Sequence) || l.Turn != nil && slices.Contains(l.Turn.Steered, b.Sequence) {
+			return *d.add(actor, draft, ""), nil
 		}
 	}
 	return chat.Event{}, chat.Errorf(chat.Conflict, "message %d is not queued any more; only a queued message can be withdrawn", b.Sequence)

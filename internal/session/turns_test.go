@@ -122,6 +122,22 @@ func TestStopThatWaitedIsNotForALaterTurn(t *testing.T) {
 	}
 }
 
+// A stop that was sent on by another node is meant for the turn that ran there.
+func TestStopIsForTheTurnThatTheClientHasSeen(t *testing.T) {
+	w := newTestStore(t, Options{})
+	id := w.begin("s")
+	w.say(id, "a")
+	running := w.turn(id)
+	for _, all := range []bool{true, false} {
+		if res, err := w.stopHere(ctx, &call{Session: id, Caller: ann, All: all, Seen: "t-earlier"}); err != nil || res.Stopped {
+			t.Error("a stop of an earlier turn:", res, err)
+		}
+	}
+	if res, err := w.stopHere(ctx, &call{Session: id, Caller: ann, Seen: running.Turn}); err != nil || !res.Stopped {
+		t.Error(res, err)
+	}
+}
+
 // An agent that this server does not run learns of a stop from the event.
 func TestStopOfAnAgentThatTheServerDoesNotRun(t *testing.T) {
 	w := newTestStore(t, Options{})

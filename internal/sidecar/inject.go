@@ -125,42 +125,46 @@ func (s *Sidecar) deliver(ctx context.Context, in *input) {
 		body.SenderID = in.by.ID
 	}
 	s.state.expectEcho(in)
-	var err error
-	tries := 0
+	boot, tries, err := s.postInput(ctx, in, body)
+	switch {
+	case err == nil:
+		s.delivered(ctx, in, boot)
+	case ctx.Err() == nil:
+		s.undelivered(ctx, in, boot, tries, err)
+	}
+}
+
+// postInput posts an input until the agent accepts it, has refused it too often, or ctx ends. It returns the boot of the agent that
+// answered last, and how often the input was refused.
+func (s *Sidecar) postInput(ctx context.Context, in *input, body injectBody) (boot int64, refused int, err error) {
 	began := time.Now()
 	for {
-		var waited bool
+		var waited, ok bool
 		if boot, waited, ok = s.waitForAgent(ctx); !ok {
-			return
+			return boot, refused, context.Cause(ctx)
 		}
 		if waited {
 			began = time.Now() // it may be another process
 		}
+		pause := 200 * time.Millisecond
 		err = s.post(ctx, "/inject", body.EventID, body)
-		if err == nil {
-			s.delivered(ctx, in, boot)
-			return
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < s.opt.Wait {
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return boot, refused, err
+		case errors.Is(err, syscall.ECONNREFUSED) && time.Since(began) < s.opt.Wait:
 			// The port is closed: the agent is starting. That is not a refusal.
-			if sleep.For(ctx, 200*time.Millisecond) != nil {
-				return
+		default:
+			refused++
+			s.log.Warn("the agent did not accept an input", "sequence", in.seq, "attempt", refused, "err", err)
+			if refused > len(s.opt.Retry) {
+				return boot, refused, err
 			}
-			continue
+			pause = s.opt.Retry[refused-1]
 		}
-		tries++
-		s.log.Warn("the agent did not accept an input", "sequence", in.seq, "attempt", tries, "err", err)
-		if tries > len(s.opt.Retry) {
-			break
-		}
-		if sleep.For(ctx, s.opt.Retry[tries-1]) != nil {
-			return
+		if sleep.For(ctx, pause) != nil {
+			return boot, refused, err
 		}
 	}
-	s.undelivered(ctx, in, boot, tries, err)
 }
 
 // waitForAgent waits until it is known which process the agent is, so that its echoes

@@ -34,9 +34,12 @@ type Reader struct {
 	skipLF bool   // the last line ended with CR; an LF that follows belongs to it
 }
 
+// bufferSize is small because a connection has a buffer of its own: a smaller one here needs no more system calls.
+const bufferSize = 1 << 10
+
 // NewReader returns a reader of frames with at most max bytes each.
 func NewReader(r io.Reader, max int) *Reader {
-	return &Reader{r: bufio.NewReader(r), max: max}
+	return &Reader{r: bufio.NewReaderSize(r, bufferSize), max: max}
 }
 
 // Next returns the next frame that has a name or data. At the end of the stream it returns io.EOF, and

@@ -13,11 +13,18 @@ import (
 // lookBack is how many items are searched for what the agent does.
 const lookBack = 60
 
-// activity is the line below the conversation that says what a running turn does and for how long; nil when no turn runs, or
-// when it waits for a person.
+// activity is the line below the conversation that says what a running turn does and for how long, or how many workstreams run; nil
+// when nothing runs, or when the turn waits for a person.
 func (c *conversation) activity(width int) []string {
+	const hint = " · Esc stops"
 	turn := c.State.Line("").Turn
-	if turn == nil || slices.ContainsFunc(c.State.Prompts, func(p *chat.Prompt) bool { return p.Workstream == "" }) {
+	if turn == nil {
+		if n := c.working(); n > 0 {
+			return []string{Clip(busy.Render(spinner(c.now)+" "+runningText(n))+dim.Render(hint), width)}
+		}
+		return nil
+	}
+	if slices.ContainsFunc(c.State.Prompts, func(p *chat.Prompt) bool { return p.Workstream == "" }) {
 		return nil
 	}
 	text := busy.Render(spinner(c.now) + " " + OneLine(c.doing(turn)))
@@ -28,7 +35,6 @@ func (c *conversation) activity(width int) []string {
 		return []string{Clip(text+dim.Render(" · stopping"), width)}
 	}
 	// The end of the line stays visible however long the status is.
-	const hint = " · Esc stops"
 	return []string{Clip(text, width-len(hint)) + dim.Render(hint)}
 }
 
@@ -69,20 +75,16 @@ func (c *conversation) doing(turn *chat.Turn) string {
 		slices.Reverse(tools)
 		return "using " + strings.Join(tools, ", ")
 	}
-	running := 0
-	for _, w := range c.State.Workstreams {
-		if !w.Ended() {
-			running++
-		}
-	}
-	switch {
+	switch n := c.working(); {
 	case status != "":
 		return status
-	case running > 0:
-		return Count(running, "workstream runs", "workstreams run")
+	case n > 0:
+		return runningText(n)
 	}
 	return "working"
 }
+
+func runningText(n int) string { return Count(n, "workstream runs", "workstreams run") }
 
 // elapsed formats a duration in seconds and minutes.
 func elapsed(d time.Duration) string {

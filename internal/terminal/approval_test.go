@@ -195,3 +195,22 @@ func TestEscAsksBeforeItWithdrawsAPrompt(t *testing.T) {
 		t.Fatalf("Esc sent %q while the agent works", got)
 	}
 }
+
+// Esc also stops workstreams that go on after the turn. An interactive one that waits for a message does not run.
+func TestEscStopsWorkstreams(t *testing.T) {
+	s := newAnswers(t, approval(`{}`))
+	s.apply(chat.PromptClosed{RequestID: "p-1", Reason: chat.Expired})
+	s.apply(chat.WorkstreamLaunched{ID: "w1", Task: "look"})
+	s.apply(chat.WorkstreamLaunched{ID: "w2", Task: "talk", Interactive: true})
+	s.apply(chat.TurnCompleted{TurnID: "t-1", Outcome: chat.Done})
+	s.mustShow("1 workstream runs · Esc stops")
+	if got := s.sent(s.press("<esc>")); !strings.Contains(got, "/stop") || !strings.Contains(got, `"workstreams":true`) {
+		t.Fatalf("Esc sent %q", got)
+	}
+	s.mustShow("stopping…")
+	s.apply(chat.WorkstreamCanceled{ID: "w1"})
+	s.mustShow("ready")
+	if got := s.sent(s.press("<esc>")); got != "" {
+		t.Fatalf("Esc sent %q while nothing runs", got)
+	}
+}

@@ -3,6 +3,7 @@ package terminal
 import (
 	"bytes"
 	"encoding/csv"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -69,10 +70,10 @@ func readTable(data []byte) *dataTable {
 		if json.Unmarshal(data, &t) != nil || t.Rows == nil && t.Data == nil {
 			return nil
 		}
-		if list = t.Rows; list == nil {
+		list, columns = t.Rows, t.Columns
+		if list == nil {
 			list = t.Data
 		}
-		columns = t.Columns
 	}
 	t := &dataTable{}
 	for _, c := range columns {
@@ -99,13 +100,10 @@ func readTable(data []byte) *dataTable {
 	}
 	t.numeric = make([]bool, len(t.columns))
 	for n, name := range t.columns {
-		t.numeric[n] = len(rows) > 0
-		for _, r := range rows {
-			if cell := r.cell(n, name); len(cell) > 0 && string(cell) != "null" && string(cell) != `""` && !isNumber(cell) {
-				t.numeric[n] = false
-				break
-			}
-		}
+		t.numeric[n] = len(rows) > 0 && !slices.ContainsFunc(rows, func(r tableRow) bool {
+			cell := r.cell(n, name)
+			return len(cell) > 0 && string(cell) != "null" && string(cell) != `""` && !isNumber(cell)
+		})
 	}
 	for _, r := range rows {
 		cells := make([]string, len(t.columns))

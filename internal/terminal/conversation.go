@@ -78,6 +78,19 @@ func (c *conversation) author(by *chat.Actor) string {
 // busy reports whether a turn runs on the main line.
 func (c *conversation) busy() bool { return c.State.Line("").Turn != nil }
 
+// working returns how many workstreams run; an interactive one that waits for a message does not.
+func (c *conversation) working() (n int) {
+	for _, w := range c.State.Workstreams {
+		if !w.Ended() && (!w.Interactive || c.State.Line(w.ID).Turn != nil) {
+			n++
+		}
+	}
+	return n
+}
+
+// runs reports whether something runs that a stop ends.
+func (c *conversation) runs() bool { return c.busy() || c.working() > 0 }
+
 // backward yields the lines of each item, from bottom to top.
 func (c *conversation) backward(width int) func(yield func([]string) bool) {
 	return func(yield func([]string) bool) {

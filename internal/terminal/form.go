@@ -111,7 +111,12 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 		f.edit, _ = f.edit.Update(k)
 		return a, false
 	}
-	switch s := k.String(); s {
+	return f.rowKey(k.String())
+}
+
+// rowKey handles a key while the choices receive the keys.
+func (f *form) rowKey(key string) (a chat.Answer, ready bool) {
+	switch key {
 	case "up", "k", "shift+tab":
 		f.cursor = max(0, f.cursor-1)
 	case "down", "j":
@@ -126,7 +131,7 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 		}
 	case "left", "right":
 		if f.prompt.Permission != nil {
-			step := map[string]int{"left": len(durations) - 1, "right": 1}[s]
+			step := map[string]int{"left": len(durations) - 1, "right": 1}[key]
 			f.duration = (f.duration + step) % len(durations)
 		}
 	case "d":
@@ -136,33 +141,22 @@ func (f *form) key(k tea.KeyPressMsg) (a chat.Answer, ready bool) {
 			}
 			return f.submit()
 		}
-	case "y":
+	case "y", "n", "e":
 		if f.prompt.Approval != nil {
-			f.cursor = approveOnce
-			return f.submit()
-		}
-	case "n":
-		if f.prompt.Approval != nil {
-			f.cursor = deny
+			f.cursor = map[string]int{"y": approveOnce, "n": deny, "e": edit}[key]
 			return f.submit()
 		}
 	case "v":
 		f.whole = !f.whole
-	case "e":
-		if f.prompt.Approval != nil {
-			f.cursor = edit
-			return f.submit()
-		}
 	case "enter":
 		return f.submit()
 	default:
-		if len(s) == 1 && s[0] >= '1' && s[0] <= '9' && int(s[0]-'1') < len(f.rows) {
-			f.cursor = int(s[0] - '1')
-			if f.many {
-				f.rows[f.cursor].on = !f.rows[f.cursor].on
-			} else {
+		if len(key) == 1 && key[0] >= '1' && key[0] <= '9' && int(key[0]-'1') < len(f.rows) {
+			f.cursor = int(key[0] - '1')
+			if !f.many {
 				return f.submit()
 			}
+			f.rows[f.cursor].on = !f.rows[f.cursor].on
 		}
 	}
 	return a, false

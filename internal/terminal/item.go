@@ -3,6 +3,8 @@ package terminal
 import (
 	"cmp"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"charm.land/lipgloss/v2"
@@ -55,13 +57,14 @@ func (c *conversation) layout(it *chat.Item, width int) []string {
 	case chat.ItemPrompt:
 		return c.promptLines(it, mark, width)
 	case chat.ItemWorkstream:
-		return []string{Clip(workMark(it.Work)+" "+strong.Render(OneLine(it.Work.ID))+" "+dim.Render(it.Work.State+" · "+OneLine(workText(it.Work))), width)}
+		return []string{Clip(workMark(it.Work)+" "+strong.Render(workName(it.Work))+" "+dim.Render(it.Work.State+" · "+OneLine(workText(it.Work))), width)}
 	case chat.ItemError:
 		return fault(it.Error.Message)
 	case chat.ItemArtifact:
 		return c.artifact(it, mark, width)
 	case chat.ItemFile:
-		if it.File.Change == "uploaded" {
+		// A message shows the files that were attached to it in a page, or will.
+		if attached, _ := path.Match("files/??????????/*", it.File.Path); it.File.Change == "uploaded" && !attached {
 			return note("◆ file " + it.File.Path + " (" + Size(it.File.Size) + ")")
 		}
 	case chat.ItemNotice:
@@ -140,7 +143,7 @@ func (c *conversation) promptLines(it *chat.Item, mark string, width int) []stri
 	case p.Answer == nil:
 		text += "  → " + string(p.Status)
 	default:
-		text += "  → " + OneLine(cmp.Or(answerText(p.Answer), string(p.Status)))
+		text += "  → " + OneLine(cmp.Or(chosen(p), answerText(p.Answer), string(p.Status)))
 		if name := c.author(p.EndedBy); name != "" {
 			text += " (answered by " + name + ")"
 		} else if it.Last > c.loaded && !c.answered[p.RequestID] && p.EndedBy != nil {
@@ -148,6 +151,22 @@ func (c *conversation) promptLines(it *chat.Item, mark string, width int) []stri
 		}
 	}
 	return cut(wrap(text, width, mark+asking.Render("? "), lipgloss.NewStyle()), 6)
+}
+
+// chosen is the answer to a question with options, in the words that were offered; "" for other answers.
+func chosen(p *chat.PromptItem) string {
+	if p.Input == nil {
+		return ""
+	}
+	words := slices.Clone(p.Answer.Values)
+	for i, v := range words {
+		for _, o := range p.Input.Options {
+			if o.Answer() == v && o.Label != "" {
+				words[i] = o.Label
+			}
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 func toolMark(t *chat.ToolItem) string {
@@ -184,6 +203,26 @@ func workMark(w *chat.Workstream) string {
 	return bad.Render("✗")
 }
 
+// workName is the id of a workstream, which its lines have in front of them, and its name.
+func workName(w *chat.Workstream) string {
+	if w.Name == "" || w.Name == w.ID {
+		return OneLine(w.ID)
+	}
+	return OneLine(w.ID + " " + w.Name)
+}
+
+var phaseWords = map[string]string{
+	chat.PhasePlanning: "planning", chat.PhaseTool: "using a tool", chat.PhaseSynthesizing: "writing up", chat.PhaseBlocked: "waiting", chat.PhaseDone: "done",
+}
+
+// phaseText says what a workstream does.
+func phaseText(w *chat.Workstream) string {
+	if w.Phase == chat.PhaseTool && w.Tool != "" {
+		return "using " + w.Tool
+	}
+	return cmp.Or(phaseWords[w.Phase], w.Phase)
+}
+
 // workText is the text of the last event of a workstream, else its task.
 func workText(w *chat.Workstream) string {
 	text := ""
@@ -196,7 +235,7 @@ func workText(w *chat.Workstream) string {
 		text = w.Reason
 	default:
 		if w.ProgressAt != 0 {
-			text = strings.TrimSpace(w.Phase + " " + w.Message)
+			text = strings.TrimSuffix(phaseText(w)+" · "+w.Message, " · ")
 		}
 		if w.Warned > 0 {
 			text = strings.TrimSpace(text + fmt.Sprintf(" %.0f %% of its time is over", w.Warned*100))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +34,9 @@ var errNoMore = errors.New("the input ended while the agent waits for an answer"
 func (p *Lines) Run(ctx context.Context) error {
 	p.input = bufio.NewScanner(p.In)
 	p.input.Buffer(nil, chat.MaxEvent)
+	if err := p.attend(ctx); err != nil {
+		return err
+	}
 	for p.input.Scan() {
 		text := strings.TrimSpace(p.input.Text())
 		if text == "" {
@@ -45,15 +49,39 @@ func (p *Lines) Run(ctx context.Context) error {
 		if p.Session.Agent == chat.NoAgent {
 			continue
 		}
-		r := &Reply{Out: p.Out, Asked: p.ask, Note: func(text string) { fmt.Fprintln(p.Out, text) }}
-		if err := r.Wait(ctx, p.Client, e); err != nil {
-			if ctx.Err() != nil || chat.CodeOf(err) != chat.Internal || errors.Is(err, errNoMore) {
-				return err
-			}
-			fmt.Fprintln(p.Err, "parley: "+p.Explain(err))
+		if err := p.wait(ctx, e, func(chat.Prompt) bool { return true }); err != nil {
+			return err
 		}
 	}
 	return p.input.Err()
+}
+
+// attend prints what the running turn says and asks, because the first message would wait for its end.
+func (p *Lines) attend(ctx context.Context) error {
+	open, s, err := openPrompts(ctx, p.Client, p.Session.ID)
+	i := slices.IndexFunc(s.State.Turns, func(t chat.TurnView) bool { return t.Workstream == "" })
+	if err != nil || i < 0 || len(open) == 0 && s.Session.Policy != chat.Queue {
+		return err
+	}
+	return p.wait(ctx, chat.Event{Session: p.Session.ID, Seq: s.State.Turns[i].Trigger}, func(q chat.Prompt) bool {
+		return q.Seq > s.Cursor.Seq || slices.ContainsFunc(open, func(o chat.Prompt) bool { return o.RequestID == q.RequestID })
+	})
+}
+
+// wait prints the answer to a message and asks those of its prompts that are open. A turn that fails is reported.
+func (p *Lines) wait(ctx context.Context, message chat.Event, open func(chat.Prompt) bool) error {
+	r := &Reply{Out: p.Out, Note: func(text string) { fmt.Fprintln(p.Out, text) }, Asked: func(ctx context.Context, q chat.Prompt) error {
+		if !open(q) {
+			return nil
+		}
+		return p.ask(ctx, q)
+	}}
+	err := r.Wait(ctx, p.Client, message)
+	if err == nil || ctx.Err() != nil || chat.CodeOf(err) != chat.Internal || errors.Is(err, errNoMore) {
+		return err
+	}
+	fmt.Fprintln(p.Err, "parley: "+p.Explain(err))
+	return nil
 }
 
 // ask prints a prompt and reads lines until one is accepted as its answer.

@@ -149,6 +149,8 @@ func (d *painter) list(b markdown.Block, width, depth int) []string {
 			mark = fmt.Sprintf("%*d. ", indent-2, b.Start+i)
 		}
 		switch {
+		case it.Note != "":
+			mark = Clip("["+OneLine(it.Note)+"]", max(4, width/3)) + " "
 		case it.Task && it.Done:
 			mark = good.Render("☑") + " "
 		case it.Task:

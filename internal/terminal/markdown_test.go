@@ -69,6 +69,21 @@ South  │      9
 	}
 }
 
+func TestScreenShowsFootnotes(t *testing.T) {
+	s := newTestScreen(t)
+	s.Update(tea.WindowSizeMsg{Width: 44, Height: 40})
+	s.apply(chat.AgentText{Text: "The south lost 2.4 points[^1], copper is up[^source].\n\n[^1]: Against the same quarter of the **last** year.\n[^source]: [Prices](https://example.com)\n"})
+	s.mustShow(`The south lost 2.4 points[1], copper is
+up[source].
+
+[1] Against the same quarter of the last
+    year.
+[source] Prices (https://example.com)
+`)
+	s.Update(tea.WindowSizeMsg{Width: 16, Height: 40})
+	s.content() // no line is too wide
+}
+
 // A text that grows never shows unfinished markup, and nothing of it is shown twice.
 func TestScreenClosesUnfinishedMarkdown(t *testing.T) {
 	s := newTestScreen(t)
@@ -90,7 +105,7 @@ func TestScreenClosesUnfinishedMarkdown(t *testing.T) {
 
 // A text that is drawn piece by piece looks like the same text drawn at once.
 func TestGrowingTextIsDrawnLikeAWholeText(t *testing.T) {
-	text := report + "\n" + report
+	text := report + "It is known.[^1]\n\n[^1]: A note\n    of two lines\n\n" + report
 	d := newPainter(strong, false)
 	var g growth
 	for i := range text {
@@ -202,6 +217,7 @@ func TestScreenShowsNoControlSequences(t *testing.T) {
 		"code span":    chat.AgentText{Text: "`" + evil + "`"},
 		"link":         chat.AgentText{Text: "[t" + evil + "](http://x/" + evil + ") <http://x/" + evil + ">\n\n[r]\n\n[r]: http://x/" + evil},
 		"list":         chat.AgentText{Text: "- [x] " + evil + "\n> " + evil},
+		"footnote":     chat.AgentText{Text: "a[^&#27;[45m\u009b2J]\n\n[^&#27;[45m\u009b2J]: " + evil},
 		"table":        chat.AgentText{Text: "| " + evil + " |\n|---|\n| " + evil + " |"},
 		"thinking":     chat.AgentThinking{Text: "**" + evil},
 		"message":      chat.UserMessage{Text: evil},

@@ -38,6 +38,18 @@ func TestScreenNamesOtherPeople(t *testing.T) {
 	s.mustShow("Name a?  → Bob\n", "Name b?  → Bob (answered by Mira Lang)\n")
 }
 
+// A file that was attached to a message in a page is shown in the message only.
+func TestScreenShowsFilesOfMessagesOnce(t *testing.T) {
+	s := newTestScreen(t)
+	s.by(mira, chat.FileUploaded{Path: "files/1697905155/notes.txt", Name: "notes.txt", MediaType: "text/plain", Size: 11})
+	s.by(mira, chat.UserMessage{Text: "look", Content: []chat.Part{{Type: "text", Text: "look"}, {Type: "file", Name: "notes.txt", Path: "files/1697905155/notes.txt"}}})
+	s.by(mira, chat.FileUploaded{Path: "out/report.csv", MediaType: "text/csv", Size: 12})
+	s.mustShow("[file notes.txt]", "◆ file out/report.csv (12 B)")
+	if strings.Contains(s.content(), "1697905155") {
+		t.Errorf("the file is shown twice:\n%s", s.content())
+	}
+}
+
 // A message that is sent while the agent answers is below the answer until its turn begins.
 func TestScreenShowsQueuedMessagesBelowTheAnswer(t *testing.T) {
 	s := newTestScreen(t)

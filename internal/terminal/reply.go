@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -16,7 +17,7 @@ import (
 // Reply prints the answer to one message while it is written. A Reply is used once, by one goroutine.
 type Reply struct {
 	Out   io.Writer
-	Asked func(ctx context.Context, p chat.Prompt) error // called with every prompt of the turn; may be nil
+	Asked func(ctx context.Context, p chat.Prompt) error // called with every prompt of the turn, and of one that the message waits for; may be nil
 	Note  func(text string)                              // called with notifications and artifacts, which may have several lines; may be nil
 
 	cl      *client.Client
@@ -32,6 +33,19 @@ type Reply struct {
 func (r *Reply) Wait(ctx context.Context, cl *client.Client, message chat.Event) error {
 	r.cl, r.printed = cl, map[chat.BlockID]int{}
 	defer r.breakLine()
+	if r.Asked != nil {
+		open, _, err := openPrompts(ctx, cl, message.Session)
+		if err != nil {
+			return err
+		}
+		for _, p := range open {
+			if p.Seq < message.Seq {
+				if err := r.Asked(ctx, p); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	after := chat.Cursor{Seq: message.Seq}
 	for f, err := range cl.Watch(ctx, message.Session, client.WatchOptions{After: after.String()}) {
 		if err != nil {
@@ -47,6 +61,12 @@ func (r *Reply) Wait(ctx context.Context, cl *client.Client, message chat.Event)
 		}
 	}
 	return nil
+}
+
+// openPrompts returns the open prompts of the main line, and the session as it stands.
+func openPrompts(ctx context.Context, cl *client.Client, id chat.SessionID) ([]chat.Prompt, chat.Snapshot, error) {
+	s, err := cl.Snapshot(ctx, id, 1)
+	return slices.DeleteFunc(s.State.Prompts, func(p chat.Prompt) bool { return p.Workstream != "" || p.Turn == "" }), s, err
 }
 
 func (r *Reply) preview(p *chat.Preview) {
@@ -136,10 +156,10 @@ func (r *Reply) event(ctx context.Context, message chat.Seq, e *chat.Event) (ove
 		}
 	case chat.AgentInputRequest, chat.AgentApprovalRequest, chat.AgentPermissionRequest:
 		p, waits := chat.AsPrompt(e)
-		if r.turn == "" || e.Turn != r.turn {
+		if r.turn != "" && e.Turn != r.turn || e.Workstream != "" && r.turn == "" {
 			break
 		}
-		if in, ok := e.Body.(chat.AgentInputRequest); ok && !waits {
+		if in, ok := e.Body.(chat.AgentInputRequest); ok && !waits && r.turn != "" {
 			r.note("🔔 " + OneLine(in.Text))
 		}
 		if waits && r.Asked != nil {

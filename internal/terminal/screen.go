@@ -248,10 +248,11 @@ func (m *screen) frame(f client.Frame) tea.Cmd {
 		if f.Event.ClientID != "" {
 			m.outbox = slices.DeleteFunc(m.outbox, func(o outgoing) bool { return o.clientID == f.Event.ClientID })
 		}
-		if _, over := f.Event.Body.(chat.TurnCompleted); over && m.notice == stopping {
+		m.conversation.apply(f.Event)
+		_, over := f.Event.Body.(chat.TurnCompleted)
+		if m.notice == stopping && (over && f.Event.Workstream == "" || !m.conversation.runs()) {
 			m.notice = ""
 		}
-		m.conversation.apply(f.Event)
 		m.keepDraft(f.Event)
 		m.confirm = m.confirm && len(m.conversation.State.Prompts) > 0
 		return tea.Batch(m.showForm(), m.readFiles())
@@ -310,7 +311,7 @@ func (m *screen) key(k tea.KeyPressMsg) tea.Cmd {
 		if m.form != nil && !m.away && m.form.back() {
 			return nil
 		}
-		if m.conversation.busy() && len(m.conversation.State.Prompts) > 0 {
+		if m.conversation.runs() && len(m.conversation.State.Prompts) > 0 {
 			m.confirm = true
 			return nil
 		}
@@ -345,14 +346,15 @@ func (m *screen) move(lines int) { m.scroll = max(0, m.scroll+lines) }
 
 const stopping = "stopping…"
 
+// stop stops the turn and all workstreams.
 func (m *screen) stop() tea.Cmd {
-	if !m.conversation.busy() {
+	if !m.conversation.runs() {
 		return nil
 	}
 	m.notice = stopping
 	id := m.session.ID
 	return func() tea.Msg {
-		_, err := m.cl.Stop(m.ctx, id, client.StopOptions{Reason: "stopped from the terminal"})
+		_, err := m.cl.Stop(m.ctx, id, client.StopOptions{Workstreams: true, Reason: "stopped from the terminal"})
 		return stoppedMsg{err}
 	}
 }

@@ -203,6 +203,24 @@ func TestScreenShowsAnswersOfOthers(t *testing.T) {
 	s.mustShow("? Name?  → Bob (answered by mira elsewhere)", "› L. Ada", "your text is kept")
 }
 
+func TestScreenShowsAnswersInTheWordsOfTheQuestion(t *testing.T) {
+	s := newTestScreen(t)
+	options := []chat.Option{{ID: "last_year", Label: "The same quarter of last year"}, {ID: "plan", Label: "The plan", Value: "p"}}
+	s.apply(chat.AgentInputRequest{RequestID: "p-1", InputType: chat.InputCheckbox, Text: "Which?", Options: options})
+	s.apply(chat.UserInputResponse{RequestID: "p-1", Values: []string{"p", "last_year"}})
+	s.mustShow("? Which?  → The plan, The same quarter of last year")
+}
+
+func TestScreenShowsWorkstreams(t *testing.T) {
+	s := newTestScreen(t)
+	s.apply(chat.WorkstreamLaunched{ID: "w1", Name: "Freight", Task: "Look at freight."})
+	s.mustShow("w1 Freight running · Look at freight.")
+	s.apply(chat.WorkstreamProgress{ID: "w1", Phase: chat.PhaseTool, Tool: "look_up", Message: "Half of it."})
+	s.mustShow("w1 Freight running · using look_up · Half of it.")
+	s.apply(chat.WorkstreamProgress{ID: "w1", Phase: chat.PhaseSynthesizing})
+	s.mustShow("w1 Freight running · writing up")
+}
+
 // The lines that a person reads do not move when lines are added below.
 func TestScreenKeepsTheScrollPosition(t *testing.T) {
 	s := newTestScreen(t)
@@ -276,13 +294,20 @@ func TestScreenCountsDown(t *testing.T) {
 	s.mustShow("0:50 left")
 }
 
+func TestScreenSaysWhatItLastKnewWhileOffline(t *testing.T) {
+	s := newTestScreen(t)
+	s.apply(chat.TurnStarted{TurnID: "t-1", Trigger: 1, Agent: "demo"})
+	s.Update(linkMsg{Err: client.ErrUnreachable})
+	s.mustShow("offline, trying again · working")
+}
+
 // Messages written while the server is not reachable are kept in order and sent once.
 func TestScreenKeepsMessagesWrittenOffline(t *testing.T) {
 	s := newTestScreen(t)
 	s.Update(linkMsg{Err: client.ErrUnreachable})
 	cmd := s.press("one<enter>")
 	s.press("two<enter>")
-	s.mustShow("offline", "one  (not sent yet)", "two  (not sent yet)", "2 not sent yet")
+	s.mustShow("offline, trying again · 2 not sent yet", "one  (not sent yet)", "two  (not sent yet)")
 	s.Update(cmd()) // no server listens there
 	s.mustShow("one  (not sent yet)")
 	id := s.outbox[0].clientID

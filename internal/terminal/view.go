@@ -144,9 +144,9 @@ func (m *screen) stateLine() string {
 	left := good.Render("●") + " "
 	switch {
 	case !m.link.Up && m.link.Err != nil:
-		left = bad.Render("○") + " offline, trying again "
+		left = bad.Render("○") + " offline, trying again · "
 	case !m.link.Up:
-		left = busy.Render("○") + " connecting "
+		left = busy.Render("○") + " connecting · "
 	}
 	switch {
 	case m.confirm:
@@ -160,11 +160,12 @@ func (m *screen) stateLine() string {
 		if m.away {
 			left += dim.Render(" · Tab answers")
 		}
-	case m.conversation.busy():
+	case m.conversation.runs():
 		left += busy.Render("working")
 	case m.link.Up:
 		left += dim.Render("ready")
 	}
+	left = strings.TrimSuffix(left, " · ")
 	if n := len(m.outbox); n > 0 {
 		left += dim.Render(fmt.Sprintf(" · %d not sent yet", n))
 	}

@@ -33,8 +33,8 @@ func takes(e *chat.Event, message chat.Seq) (bool, error) {
 // Await waits until a turn takes up a message of the main line, and returns the event that does it: turn.started, or turn.input
 // of a turn that was running. Each time the session is silent for the given time, it calls idle, unless that is nil. A message that was withdrawn is a
 // conflict.
-func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq, silence time.Duration, idle func() error) (chat.Event, error) {
-	for batch, err := range log.Watch(ctx, c, id, core.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
+func Await(ctx context.Context, sessions Sessions, c chat.Caller, id chat.SessionID, message chat.Seq, silence time.Duration, idle func() error) (chat.Event, error) {
+	for batch, err := range sessions.Watch(ctx, c, id, core.Start{Cursor: &chat.Cursor{Seq: message}, Idle: silence}, nil) {
 		if err != nil {
 			return chat.Event{}, err
 		}
@@ -61,8 +61,8 @@ func Await(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, messa
 }
 
 // Taken returns the stored event that [Await] waits for, nil when no turn has taken up the message yet.
-func Taken(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
-	for e, err := range log.Events(ctx, c, id, chat.Range{After: message, Workstream: &MainLine, Types: takers}) {
+func Taken(ctx context.Context, sessions Sessions, c chat.Caller, id chat.SessionID, message chat.Seq) (*chat.Event, error) {
+	for e, err := range sessions.Events(ctx, c, id, chat.Range{After: message, Workstream: &MainLine, Types: takers}) {
 		if err != nil {
 			return nil, err
 		}
@@ -84,12 +84,12 @@ func Number(id chat.TurnID) chat.Seq {
 }
 
 // Started returns the turn.started event of a turn of the main line, nil when the session has no such turn.
-func Started(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
+func Started(ctx context.Context, sessions Sessions, c chat.Caller, id chat.SessionID, turn chat.TurnID) (*chat.Event, error) {
 	seq := Number(turn)
 	if seq == 0 {
 		return nil, nil
 	}
-	e, err := log.Event(ctx, c, id, seq)
+	e, err := sessions.Event(ctx, c, id, seq)
 	if chat.CodeOf(err) == chat.NotFound {
 		return nil, nil
 	}
@@ -100,8 +100,8 @@ func Started(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, tur
 }
 
 // Last returns the last turn.started event of the main line up to an event, nil when there is none.
-func Last(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, upTo chat.Seq) (*chat.Event, error) {
-	for e, err := range log.Events(ctx, c, id, chat.Range{
+func Last(ctx context.Context, sessions Sessions, c chat.Caller, id chat.SessionID, upTo chat.Seq) (*chat.Event, error) {
+	for e, err := range sessions.Events(ctx, c, id, chat.Range{
 		Before: upTo + 1, Desc: true, Limit: 1, Workstream: &MainLine, Types: []string{chat.TurnStarted{}.Type()},
 	}) {
 		return &e, err

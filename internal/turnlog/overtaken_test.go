@@ -13,7 +13,7 @@ import (
 
 // overtakingLog is the log of a node that shows the event that finishes a block before the last pieces of the block.
 type overtakingLog struct {
-	turnlog.Log
+	turnlog.Sessions
 	entries []core.Entry
 	ends    []chat.End
 }

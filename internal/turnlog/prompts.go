@@ -25,10 +25,10 @@ type ClosedPrompt struct {
 
 // ClosedPrompts yields the prompts of a session that have ended, the last one first. It reads only the last 1000 events about
 // prompts.
-func ClosedPrompts(ctx context.Context, log Log, c chat.Caller, id chat.SessionID) iter.Seq2[ClosedPrompt, error] {
+func ClosedPrompts(ctx context.Context, sessions Sessions, c chat.Caller, id chat.SessionID) iter.Seq2[ClosedPrompt, error] {
 	return func(yield func(ClosedPrompt, error) bool) {
 		ends := map[string]chat.Event{}
-		for e, err := range log.Events(ctx, c, id, chat.Range{Limit: recentPrompts, Desc: true, Types: PromptTypes}) {
+		for e, err := range sessions.Events(ctx, c, id, chat.Range{Limit: recentPrompts, Desc: true, Types: PromptTypes}) {
 			if err != nil {
 				yield(ClosedPrompt{}, err)
 				return

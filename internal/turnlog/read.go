@@ -17,18 +17,18 @@ type Entry struct {
 }
 
 // Read calls take with the entries of a session after an event, and then with new ones as they happen, until take returns true; see
-// [Reader]. live says that all stored entries were taken. idle, unless it is nil, is called each time that nothing has happened for
+// [Decoder]. live says that all stored entries were taken. idle, unless it is nil, is called each time that nothing has happened for
 // the time of silence.
-func Read(ctx context.Context, log Log, c chat.Caller, id chat.SessionID, after chat.Seq, silence time.Duration, idle func() error, take func(entries []Entry, live bool) (done bool, err error)) error {
-	r := NewReader(log, c, id)
-	for batch, err := range log.Watch(ctx, c, id, Start(after, silence), nil) {
+func Read(ctx context.Context, sessions Sessions, c chat.Caller, id chat.SessionID, after chat.Seq, silence time.Duration, idle func() error, take func(entries []Entry, live bool) (done bool, err error)) error {
+	d := NewDecoder(sessions, c, id)
+	for batch, err := range sessions.Watch(ctx, c, id, Start(after, silence), nil) {
 		if err == nil && batch.Idle && idle != nil {
 			err = idle()
 		}
 		if err != nil {
 			return err
 		}
-		if done, err := r.Take(ctx, batch, take); done || err != nil {
+		if done, err := d.Take(ctx, batch, take); done || err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,9 @@ package wire
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"time"
 )
 
 // Binding returns a context that ends with ctx, or when something ends that a
@@ -45,4 +48,45 @@ func Reason(ctx context.Context, err error) error {
 type closeFramer interface {
 	error
 	CloseFrame() (code int, reason string)
+}
+
+// BindBody ends the reading of a body when the request's context ends with a binding:
+// a body may take hours. The caller calls release at the end.
+func BindBody(w http.ResponseWriter, r *http.Request) (release func()) {
+	ctx := r.Context()
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	r.Body = &contextBody{ReadCloser: r.Body, ctx: ctx}
+	done := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(done)
+		if Ended(ctx) != nil {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // writers in tests may have no deadlines
+		}
+	})
+	return func() {
+		if !stop() {
+			<-done // w must not be used after the handler has returned
+		}
+	}
+}
+
+// contextBody returns the cause of the context when a body cannot be read further.
+type contextBody struct {
+	io.ReadCloser
+	ctx context.Context
+}
+
+func (b *contextBody) Read(p []byte) (int, error) {
+	if why := Ended(b.ctx); why != nil {
+		return 0, why
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		if why := Ended(b.ctx); why != nil {
+			err = why
+		}
+	}
+	return n, err
 }

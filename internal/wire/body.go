@@ -21,7 +21,8 @@ var ErrTooLarge = errors.New("larger than the limit")
 const firstRead = 64 << 10
 
 // ReadBody reads the whole body of r, at most limit bytes. A longer one, or one
-// that a server-wide limit cuts, gives [ErrTooLarge].
+// that a server-wide limit cuts, gives [ErrTooLarge]; one that the client's [Budget]
+// has no room for gives [ErrBusy].
 func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
@@ -29,8 +30,13 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, ErrTooLarge
 	}
-	room := int64(512)
-	if r.ContentLength >= 0 {
+	room, known, charge := int64(512), r.ContentLength >= 0, chargeOf(r.Context())
+	if r.ContentLength > uncounted {
+		if err := charge.take(r.Context(), r.ContentLength, budgetWait); err != nil {
+			return nil, err
+		}
+	}
+	if known {
 		room = min(r.ContentLength+1, firstRead) // one more, so that the end is seen without growing
 	}
 	body := make([]byte, 0, room)
@@ -51,7 +57,13 @@ func ReadBody(r *http.Request, limit int64) ([]byte, error) {
 			return nil, err
 		}
 		if len(body) == cap(body) {
-			body = slices.Grow(body, max(512, len(body)))
+			more := max(512, len(body))
+			if !known && len(body)+more > uncounted {
+				if err := charge.take(r.Context(), int64(more), budgetWait); err != nil {
+					return nil, err
+				}
+			}
+			body = slices.Grow(body, more)
 		}
 	}
 }
@@ -61,9 +73,13 @@ const compressFrom = 1 << 10
 
 // WriteBody answers with a complete body, compressed with zstd or gzip when it has at
 // least compressFrom bytes and the client accepts it. The caller has set Content-Type; a
-// Content-Encoding that is already set is left alone.
+// Content-Encoding that is already set is left alone. It writes nothing and returns
+// [ErrBusy] when the client does not read its other answers.
 func WriteBody(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	h := w.Header()
+	if err := chargeOf(r.Context()).takeAnswer(r.Context(), len(body)); err != nil {
+		return err
+	}
 	if len(body) >= compressFrom && h.Get("Content-Encoding") == "" {
 		addVary(h, "Accept-Encoding")
 		buf := getBuffer()
@@ -89,7 +105,7 @@ func WriteBody(w http.ResponseWriter, r *http.Request, status int, body []byte) 
 }
 
 // WriteGzip answers with a body of blocks made by [CompressBlock], for a client that
-// accepts gzip. The caller has set Content-Type.
+// accepts gzip. The caller has set Content-Type. It fails as [WriteBody] does.
 func WriteGzip(w http.ResponseWriter, r *http.Request, status int, blocks []Block) error {
 	h := w.Header()
 	addVary(h, "Accept-Encoding")
@@ -99,6 +115,10 @@ func WriteGzip(w http.ResponseWriter, r *http.Request, status int, blocks []Bloc
 	for _, b := range blocks {
 		sum.add(b)
 		size += len(b.Data)
+	}
+	if err := chargeOf(r.Context()).takeAnswer(r.Context(), size); err != nil {
+		h.Del("Content-Encoding")
+		return err
 	}
 	h.Set("Content-Length", strconv.Itoa(size))
 	w.WriteHeader(status)

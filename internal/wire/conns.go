@@ -38,6 +38,8 @@ type Conns struct {
 	closing chan struct{} // made on demand, closed by Shutdown
 	closed  bool
 	empty   chan struct{} // made by Shutdown, closed when the last one has ended
+
+	poller poller
 }
 
 // openConn is one open connection.

@@ -109,6 +109,7 @@ const maxPeerBytes = 4 << 10
 // cause of a [Binding], or the error of a failed write. When fn returns an error, the
 // connection is closed without a proper end, so that the client notices.
 func ServeSSE(w http.ResponseWriter, r *http.Request, opt SSEOptions, conns *Conns, fn func(context.Context, *Stream) error) error {
+	chargeOf(r.Context()).giveBack() // the stream may last for hours
 	offers := opt.codings()
 	s := &Stream{coding: Negotiate(r.Header, offers...)}
 	s.conns = conns
@@ -175,9 +176,12 @@ func unopened(h http.Header, err error) error {
 }
 
 func (s *Stream) take(conn net.Conn, r *http.Request, h http.Header, markBreaks bool) {
-	s.setConn(conn)
 	// HTTP/1.0 has no chunks; there the end of the connection ends the body.
 	s.chunked = r.ProtoAtLeast(1, 1)
+	if !s.chunked {
+		resetAtClose(conn)
+	}
+	s.setConn(conn)
 	// With chunks a proxy and the client can distinguish a proper end from a broken
 	// connection. net/http cannot reuse the connection, hence close.
 	h.Set("Connection", "close")
@@ -216,9 +220,49 @@ func (s *Stream) run(fn func(context.Context, *Stream) error) {
 // the function would. It is called once.
 func (s *Stream) End(err error) {
 	defer s.release(s)
-	defer s.conn.Close() // also ends watchPeer
-	_ = s.finish(err)    // the stream ends either way
+	if s.finish(err) == nil {
+		endAtClose(s.conn)
+		defer s.conn.Close() // also ends watchPeer
+	} else {
+		defer s.breakOff()
+	}
 	s.cancel(ErrClosed)
+}
+
+// breakOff closes the connection without a proper end.
+func (s *Stream) breakOff() { belowTLS(s.conn).Close() }
+
+// belowTLS is the connection that a connection uses: closing TLS in order would be a proper end.
+func belowTLS(conn net.Conn) net.Conn {
+	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		return secure.NetConn()
+	}
+	return conn
+}
+
+// resetAtClose lets the close of a connection be an error for the client, also when the system does it because the process was
+// killed. The end of a response of HTTP/1.0 is that of its connection.
+func resetAtClose(conn net.Conn) { setLinger(conn, 0) }
+
+// endAtClose lets the close of a connection be a proper end again.
+func endAtClose(conn net.Conn) { setLinger(conn, -1) }
+
+func setLinger(conn net.Conn, seconds int) {
+	if tcp, ok := belowTLS(conn).(*net.TCPConn); ok {
+		_ = tcp.SetLinger(seconds)
+	}
+}
+
+// BreakOff must be called before the panic with [http.ErrAbortHandler] of a handler that has answered partly: net/http
+// breaks off the response, but for HTTP/1.0 that would be a proper end.
+func BreakOff(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || r.ProtoMinor != 0 {
+		return
+	}
+	if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // else it was taken over
+		resetAtClose(conn)
+		belowTLS(conn).Close()
+	}
 }
 
 // watchPeer waits until the client disconnects. A read is the only portable way to
@@ -235,7 +279,7 @@ func (s *Stream) watchPeer() {
 		left -= n
 	}
 	s.cancel(errors.New("the client sent data into a one-way stream"))
-	s.conn.Close()
+	s.breakOff()
 }
 
 func (s *Stream) stop(cause error) { s.cancel(cause) }
@@ -243,7 +287,7 @@ func (s *Stream) stop(cause error) { s.cancel(cause) }
 func (s *Stream) kill() {
 	s.cancel(ErrClosed)
 	if s.owned.Load() {
-		s.conn.Close()
+		s.breakOff()
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -135,7 +136,7 @@ func (s *Stream) finish(err error) error {
 			_, _ = s.conn.Write([]byte("broken\r\n"))
 		}
 		s.closed = true
-		return err
+		return cmp.Or(err, ErrClosed)
 	}
 	// The context may have ended already; a proper end is sent all the same.
 	ctx := context.WithoutCancel(s.ctx)

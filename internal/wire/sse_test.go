@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -131,6 +132,38 @@ func TestFailedStreamHasNoProperEnd(t *testing.T) {
 			t.Errorf("http2 %v: the client cannot tell that the stream was cut", h2)
 		}
 		resp.Body.Close()
+	}
+}
+
+// HTTP/1.0 has no mark for the end of a stream: one that is broken off ends with an error of the connection.
+func TestOldClientNoticesAFailedStream(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		for _, fails := range []bool{false, true} {
+			srv, _ := streamServer(t, SSEOptions{}, func(ctx context.Context, s *Stream) error {
+				if err := s.Write(ctx, []byte("data: a\n\n")); err != nil || !fails {
+					return err
+				}
+				return errors.New("broken")
+			})
+			var c net.Conn
+			var err error
+			if secure {
+				srv.StartTLS()
+				c, err = tls.Dial("tcp", srv.Listener.Addr().String(), srv.Client().Transport.(*http.Transport).TLSClientConfig)
+			} else {
+				srv.Start()
+				c, err = net.Dial("tcp", srv.Listener.Addr().String())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.WriteString(c, "GET / HTTP/1.0\r\nHost: x\r\n\r\n")
+			all, err := io.ReadAll(c)
+			if !strings.HasSuffix(string(all), "data: a\n\n") || (err != nil) != fails {
+				t.Errorf("secure %t, fails %t: %v after %q", secure, fails, err, all)
+			}
+			c.Close()
+		}
 	}
 }
 

@@ -52,11 +52,16 @@ func IsWS(r *http.Request) bool {
 // code that fn gave to [Conn.CloseWith], else with 1000 after nil, 1001 at shutdown, 1011
 // after another error. The reasons for this implementation are in decision 5.
 func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns, fn func(context.Context, *Conn) error) error {
+	return serveWS(w, r, opt, conns, func(c *Conn) { c.run(fn) })
+}
+
+// serveWS upgrades r and starts serve in another goroutine, which must release the connection.
+func serveWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns, serve func(*Conn)) error {
 	key, err := handshake(r)
 	if err != nil {
 		return err
 	}
-	c := &Conn{max: opt.MaxMessage, binary: opt.Binary}
+	c := &Conn{max: opt.MaxMessage, binary: opt.Binary, charge: chargeOf(r.Context())}
 	if c.max <= 0 {
 		c.max = defaultMaxMessage
 	}
@@ -89,25 +94,26 @@ func ServeWS(w http.ResponseWriter, r *http.Request, opt WSOptions, conns *Conns
 	h.Del("Content-Length")
 	c.refs.Store(1)
 	head := responseHead(http.StatusSwitchingProtocols, h)
-	go c.accept(head, fn)
+	go c.accept(head, serve)
 	return nil
 }
 
-// accept sends the answer to the handshake and starts run. That needs a stack larger than
-// the one with which an idle connection waits, so run has another goroutine.
-func (c *Conn) accept(head []byte, fn func(context.Context, *Conn) error) {
+// accept sends the answer to the handshake and starts serve. That needs a stack larger than
+// the one with which an idle connection waits, so serve has another goroutine.
+func (c *Conn) accept(head []byte, serve func(*Conn)) {
 	if err := c.Write(c.ctx, head); err != nil {
 		_ = c.conn.Close()
 		c.release(c)
 		return
 	}
-	go c.run(fn)
+	go serve(c)
 }
 
 // run runs fn and closes.
 func (c *Conn) run(fn func(context.Context, *Conn) error) {
 	defer c.release(c)
 	defer c.conn.Close()
+	defer c.drop()
 	err := c.conns.Guard(func() error { return fn(c.ctx, c) })
 	c.end(err)
 }

@@ -20,6 +20,7 @@ type Conn struct {
 	binary bool
 	pong   func(payload []byte)
 	posts  posts
+	poll   polled
 
 	closeSent bool // under wmu
 
@@ -30,6 +31,8 @@ type Conn struct {
 	head         ws.Header // of the frame that is being read
 	left         int64     // bytes of it still to come
 	msg          *[]byte   // what the last Read returned
+	counted      int64     // bytes of it that the client's budget counts
+	charge       *charge   // for which client; nil without a budget
 	fragment     bool      // a message has begun and is not whole
 	readErr      error     // set once; reading is over
 	closeSeen    bool
@@ -42,6 +45,17 @@ func (c *Conn) Cancel(cause error) { c.cancel(cause) }
 // SetMaxMessage changes how large a message may be, from the next frame on. Only the
 // reading goroutine may call it.
 func (c *Conn) SetMaxMessage(bytes int) { c.max = bytes }
+
+// SetClient changes for which client of a [Budget] messages count: a client that authenticates with a message is not known at the
+// handshake. Only the reading goroutine may call it.
+func (c *Conn) SetClient(client string) {
+	old := c.charge
+	if old == nil || old.client == client {
+		return
+	}
+	c.charge = &charge{budget: old.budget, client: client}
+	old.budget.move(old.client, client, c.counted)
+}
 
 // OnPong sets what is called with the payload of each pong, inside [Conn.Read]
 // and valid during the call. Set it before the first Read.
@@ -148,6 +162,8 @@ func (c *Conn) send(ctx context.Context, b []byte) error {
 	// reading ends after that, and ends the connection.
 	if c.ctx.Err() == nil {
 		_ = c.conn.SetReadDeadline(time.Now().Add(closeWait))
+		c.poll.failed.Store(true)
+		c.wake()
 	}
 	return err
 }
@@ -161,15 +177,17 @@ func (c *Conn) stop(cause error) {
 		return
 	}
 	c.dmu.Lock()
-	defer c.dmu.Unlock()
 	if !c.awaits {
 		_ = c.conn.SetReadDeadline(past)
 	}
+	c.dmu.Unlock()
+	c.wake()
 }
 
 func (c *Conn) kill() {
 	c.cancel(ErrClosed)
 	if c.owned.Load() {
 		_ = c.conn.Close()
+		c.wake()
 	}
 }

@@ -91,6 +91,9 @@ func (c *Conn) next() ([]byte, error) {
 		if int64(len(*c.msg))+c.left > int64(c.max) {
 			return nil, c.refuse(CloseTooBig, "the message is larger than the limit")
 		}
+		if err := c.count(int64(len(*c.msg))+c.left, c.head.Fin); err != nil {
+			return nil, err
+		}
 		if err := c.payload(); err != nil {
 			return nil, err
 		}
@@ -105,11 +108,14 @@ func (c *Conn) next() ([]byte, error) {
 	}
 }
 
-// drop returns the buffer of the last message to the pool.
+// drop returns the buffer of the last message to the pool, and what it counted to the budget.
 func (c *Conn) drop() {
 	if c.msg != nil {
 		putBuffer(c.msg)
 		c.msg = nil
+	}
+	if release := c.Hold(); release != nil {
+		release()
 	}
 }
 
@@ -189,6 +195,9 @@ func (c *Conn) control() error {
 
 // refuse closes because of what the peer did.
 func (c *Conn) refuse(code int, reason string) error {
+	if c.poll.trying {
+		return &CloseError{Code: code, Reason: reason, Ours: true} // receive sends it
+	}
 	_ = c.CloseWith(code, reason) // the fault is reported whether or not the close frame arrives
 	return &CloseError{Code: code, Reason: reason, Ours: true}
 }
@@ -254,10 +263,10 @@ func (c *Conn) awaitClose() {
 // one otherwise, so that an idle connection uses little memory.
 type inbound struct {
 	conn   net.Conn
-	pooled *[4 << 10]byte // nil while idle
-	r, w   int            // what is buffered: in pooled if that is set, else in small
-	filled uint8          // how many waits in a row ended with more bytes than small holds
-	small  [128]byte      // holds a whole control frame's payload or any header
+	pooled *[inboundSize]byte // nil while idle
+	r, w   int                // what is buffered: in pooled if that is set, else in small
+	filled uint8              // how many waits in a row ended with more bytes than small holds
+	small  [128]byte          // holds a whole control frame's payload or any header
 }
 
 // busyAfter is the number of such waits after which a connection waits with a pooled
@@ -265,13 +274,16 @@ type inbound struct {
 // takes all that it sent.
 const busyAfter = 16
 
-var inbounds = sync.Pool{New: func() any { return new([4 << 10]byte) }}
+// inboundSize is the size of a pooled buffer.
+const inboundSize = 4 << 10
+
+var inbounds = sync.Pool{New: func() any { return new([inboundSize]byte) }}
 
 // start takes over the bytes that net/http has already read.
 func (in *inbound) start(conn net.Conn, had *bufio.Reader) {
 	in.conn = conn
 	if n := had.Buffered(); n > 0 {
-		in.pooled = inbounds.Get().(*[4 << 10]byte)
+		in.pooled = inbounds.Get().(*[inboundSize]byte)
 		in.w, _ = io.ReadFull(had, in.pooled[:min(n, len(in.pooled))])
 	}
 }
@@ -290,10 +302,17 @@ func (in *inbound) idle() {
 	}
 	in.r, in.w = 0, 0
 	if busy := in.filled >= busyAfter; busy && in.pooled == nil {
-		in.pooled = inbounds.Get().(*[4 << 10]byte)
-	} else if !busy && in.pooled != nil {
+		in.pooled = inbounds.Get().(*[inboundSize]byte)
+	} else if !busy {
+		in.release()
+	}
+}
+
+// release returns the pooled buffer, which must be empty.
+func (in *inbound) release() {
+	if in.pooled != nil {
 		inbounds.Put(in.pooled)
-		in.pooled = nil
+		in.r, in.w, in.pooled = 0, 0, nil
 	}
 }
 
@@ -341,7 +360,7 @@ func (in *inbound) Read(p []byte) (int, error) {
 			return in.conn.Read(p)
 		}
 		if in.pooled == nil {
-			in.pooled = inbounds.Get().(*[4 << 10]byte)
+			in.pooled = inbounds.Get().(*[inboundSize]byte)
 		}
 		n, err := in.conn.Read(in.pooled[:])
 		in.r, in.w = 0, n

@@ -306,7 +306,7 @@ func chapter(ctx context.Context, t *agent.Turn, j job, c int, due func(share fl
 func answerNews(ctx context.Context, t *agent.Turn) error {
 	text := t.Text()
 	if text == "" {
-		return errors.New("the demo agent does not know what woke it")
+		return errors.New("the demo agent cannot answer an event of this type")
 	}
 	return say(ctx, t, text)
 }

@@ -146,6 +146,14 @@ const maxRounds = 100
 // Answer calls the endpoint and stores its answer. It calls again with the
 // answers for as long as the endpoint opens prompts.
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
+	err := a.answer(ctx, turn)
+	if a.opt.Protocol == AGUI && agent.Stopped(ctx) {
+		a.stopParley(ctx, turn)
+	}
+	return err
+}
+
+func (a *Agent) answer(ctx context.Context, turn *agent.Turn) error {
 	r := &round{n: 1, turn: turn}
 	if turn.Resumed() {
 		done, err := a.restore(ctx, r)
@@ -188,7 +196,7 @@ func (a *Agent) restore(ctx context.Context, r *round) (done bool, err error) {
 		case chat.AgentText:
 			done = done || b.Final && !b.Partial
 		case chat.AgentToolCall:
-			r.usedTool = true
+			r.usedTool = r.usedTool || !a.runsElsewhere(r.turn, b.Tool)
 		case chat.Unknown:
 			if rec, ok := recordOf(&e); ok && len(rec.IDs) > 0 {
 				asked, r.usedTool = []chat.Event{e}, false

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net/http"
+	"strconv"
 
 	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
@@ -64,7 +66,8 @@ func agUI(ctx context.Context, a *Agent, r *round) ([]promptRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := a.post(ctx, a.opt.URL, input, "text/event-stream", nil)
+	header := http.Header{aguiwire.CallsHeader: {strconv.Itoa(pageOf(&r.turn.Trigger).Calls + 1)}}
+	s, err := a.post(ctx, a.opt.URL, input, "text/event-stream", header)
 	if err != nil {
 		return nil, err
 	}
@@ -286,8 +289,9 @@ func (u *aguiRun) updateState(e *aguiEvent) (err error) {
 // maxState is the largest state that is stored between runs.
 const maxState = 256 << 10
 
+// recordState records the state if the agent has changed it. A page that gets its own state back would lose what it has changed since.
 func (u *aguiRun) recordState() error {
-	if u.state == nil || u.rec.State == nil && !u.stateChanged {
+	if !u.stateChanged {
 		return nil
 	}
 	if n := len(u.state); n > maxState {

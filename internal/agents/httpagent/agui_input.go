@@ -5,10 +5,14 @@ import (
 	"maps"
 	"strconv"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
 )
+
+// aguiThread is the id of the conversation at the endpoint.
+func aguiThread(turn *agent.Turn) string { return threadID(turn) + "." + turn.Agent }
 
 // input is the RunAgentInput of a run.
 func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
@@ -24,10 +28,14 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.rec.State = state; state == nil {
+	if state == nil {
 		state = json.RawMessage("{}")
 	}
 	u.state = state
+	tools := []chat.ClientTool{}
+	if !u.a.opt.NoAsk && !ofPage(u.r.turn, askName) {
+		tools = append(tools, askTool)
+	}
 	ref := u.r.turn.Ref()
 	run := string(ref.Turn) + "-r" + strconv.Itoa(u.r.n)
 	if ref.Attempt > 1 {
@@ -35,11 +43,8 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	}
 	u.rec.Run = run
 	input := map[string]any{
-		"threadId": threadID(u.r.turn), "runId": run, "state": state, "messages": u.messages(ctx, all, ids),
-		"tools": []any{}, "context": []any{},
-	}
-	if !u.a.opt.NoAsk {
-		input["tools"] = []any{askTool}
+		"threadId": aguiThread(u.r.turn), "runId": run, "state": state, "messages": u.messages(ctx, all, ids),
+		"tools": append(tools, u.r.turn.ClientTools()...), "context": []any{},
 	}
 	props := map[string]any{}
 	maps.Copy(props, u.a.opt.Extra)
@@ -55,26 +60,29 @@ func (u *aguiRun) input(ctx context.Context) (map[string]any, error) {
 	return input, nil
 }
 
-// records reads the records of earlier runs: the ids of messages by their blocks,
-// and the last state.
+// pageOf is what a page of AG-UI has sent with a message.
+func pageOf(e *chat.Event) aguiwire.Stored {
+	m, _ := e.Body.(chat.UserMessage)
+	return aguiwire.Own[aguiwire.Stored](m.Context)
+}
+
+// records reads what earlier runs and their pages have stored: the ids of messages by
+// their blocks, and the newest state.
 func (u *aguiRun) records(ctx context.Context) (ids map[string]string, state json.RawMessage, err error) {
 	ids = map[string]string{}
-	facts, _, err := u.r.turn.Read(ctx, chat.Range{Limit: 1000, Desc: true, Types: []string{recordType}})
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, f := range facts {
-		e, err := f.Event()
+	for e, err := range u.r.turn.Events(ctx, chat.Range{Limit: 2000, Desc: true, Workstream: &u.r.turn.Workstream, Types: []string{recordType, chat.UserMessage{}.Type()}}) {
 		if err != nil {
 			return nil, nil, err
 		}
-		rec, ok := recordOf(&e)
-		if !ok || e.Workstream != u.r.turn.Workstream {
-			continue
+		var has json.RawMessage
+		if rec, ok := recordOf(&e); ok {
+			maps.Copy(ids, rec.Messages)
+			has = rec.State
+		} else if e.Seq <= u.r.turn.Trigger.Seq { // later messages are for later turns
+			has = pageOf(&e).State
 		}
-		maps.Copy(ids, rec.Messages)
 		if state == nil {
-			state = rec.State
+			state = has
 		}
 	}
 	return ids, state, nil
@@ -85,6 +93,9 @@ func (u *aguiRun) messages(ctx context.Context, all []message, ids map[string]st
 	out := []aguiwire.Message{}
 	if u.a.opt.Instructions != "" {
 		out = append(out, aguiwire.Message{ID: "instructions", Role: "system", Content: json.AppendString(nil, u.a.opt.Instructions)})
+	}
+	if m, ok := u.r.turn.Trigger.Body.(chat.UserMessage); ok && m.System() != "" {
+		out = append(out, aguiwire.Message{ID: "page-instructions", Role: "system", Content: json.AppendString(nil, m.System())})
 	}
 	open := map[string]bool{} // calls without a result
 	for _, m := range all {

@@ -2,7 +2,13 @@ package httpagent
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/jsonpatch"
@@ -70,4 +76,40 @@ func (u *aguiRun) storeParley(ctx context.Context, e *aguiEvent, typ string, pay
 	}
 	_, err := u.out.store(ctx, d.Body)
 	return err
+}
+
+// maxStopTime is less than the time that an agent has to stop.
+const maxStopTime = 4 * time.Second
+
+// stopParley ends the turn at another Parley server: a run goes on there when the connection ends. Other servers have no such request.
+func (a *Agent) stopParley(ctx context.Context, turn *agent.Turn) {
+	path, name, ok := strings.Cut(strings.TrimSuffix(a.url.EscapedPath(), "/"), "/ag-ui/")
+	if !ok || strings.Contains(name, "/") {
+		return
+	}
+	base := url.URL{Scheme: a.url.Scheme, User: a.url.User, Host: a.url.Host}
+	address := base.JoinPath(path, "api/copilotkit/agent", name, "stop", url.PathEscape(aguiThread(turn))).String()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxStopTime)
+	defer cancel()
+	err := func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader("{}"))
+		if err != nil {
+			return err
+		}
+		if err := a.authorize(req.Header); err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json")
+		res, err := a.client.Do(req)
+		if err != nil {
+			return err
+		}
+		if res.Body.Close(); res.StatusCode >= 300 && res.StatusCode != http.StatusNotFound {
+			return fmt.Errorf("status %d", res.StatusCode)
+		}
+		return nil
+	}()
+	if err != nil {
+		a.opt.Logger.WarnContext(ctx, "a turn was stopped, but not at the agent's endpoint", "endpoint", a.address(), "session", turn.Session, "err", err)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
 	"github.com/parley-hq/parley/internal/json"
@@ -15,26 +16,33 @@ import (
 // askName is the tool that AG-UI agents are offered. Its calls become prompts.
 const askName = "ask_person"
 
-var askTool = map[string]any{
-	"name":        askName,
-	"description": "Asks the person in the conversation a question and gives their answer. Use it only when the answer is needed to go on.",
-	"parameters": map[string]any{
-		"type": "object", "required": []string{"question"},
-		"properties": map[string]any{
-			"question": map[string]any{"type": "string", "description": "What to ask."},
-			"options":  map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "The possible answers, when only these are possible."},
-		},
-	},
+var askTool = chat.ClientTool{
+	Name:        askName,
+	Description: "Asks the person in the conversation a question and gives their answer. Use it only when the answer is needed to go on.",
+	Parameters: json.RawMessage(`{"type":"object","required":["question"],"properties":{` +
+		`"question":{"type":"string","description":"What to ask."},` +
+		`"options":{"type":"array","items":{"type":"string"},"description":"The possible answers, when only these are possible."}}}`),
+}
+
+// ofPage reports whether the sender of the message runs a tool.
+func ofPage(turn *agent.Turn, tool string) bool {
+	return slices.ContainsFunc(turn.ClientTools(), func(t chat.ClientTool) bool { return t.Name == tool })
+}
+
+// runsElsewhere reports whether the endpoint only asks for a tool: the page runs it, or a person answers.
+func (a *Agent) runsElsewhere(turn *agent.Turn, tool string) bool {
+	return a.opt.Protocol == AGUI && (ofPage(turn, tool) || tool == askName && !a.opt.NoAsk)
 }
 
 // Prefixes of the ids in a roundRecord: the kind of the prompt.
 const (
 	toolPrompt      = "call:"
+	pagePrompt      = "page:" // for the calls that the sender of the message runs
 	interruptPrompt = "interrupt:"
 )
 
-// prompts returns the prompts that a finished run waits for. Open calls of other
-// tools than ask_person end with an error.
+// prompts returns the prompts that a finished run waits for. Open calls that nobody
+// runs end with an error, unless the run waits for answers.
 func (u *aguiRun) prompts(ctx context.Context, e *aguiEvent) (prompts []promptRequest, err error) {
 	if e.Outcome != nil && e.Outcome.Type == "interrupt" {
 		for i := range e.Outcome.Interrupts {
@@ -45,21 +53,36 @@ func (u *aguiRun) prompts(ctx context.Context, e *aguiEvent) (prompts []promptRe
 			prompts = append(prompts, q.request(u.out))
 		}
 	}
-	if len(prompts) > maxPrompts {
-		return nil, u.a.tooManyPrompts()
+	asked := map[string]bool{} // calls whose approval the run waits for
+	for _, p := range prompts {
+		if b, ok := p.body.(chat.AgentApprovalRequest); ok {
+			for _, c := range b.Calls {
+				asked[c.CallID] = true
+			}
+		}
 	}
-	if len(prompts) > 0 {
-		return prompts, nil
-	}
+	waits := len(prompts) > 0
+	var page chat.AgentApprovalRequest
 	for _, id := range slices.Clone(u.out.openCalls) {
 		c := u.out.calls[id]
-		if c.Tool == askName && !u.a.opt.NoAsk {
+		switch {
+		case asked[c.CallID]:
+		case ofPage(u.r.turn, c.Tool):
+			page.Calls = append(page.Calls, chat.ApprovalCall{CallID: c.CallID, Tool: c.Tool, Params: c.Params, Client: true})
+		case waits:
+		case c.Tool == askName && !u.a.opt.NoAsk:
 			prompts = append(prompts, promptRequest{id: toolPrompt + c.CallID, body: toolPromptBody(c.Params)})
-			continue
+		default:
+			if err := u.out.result(ctx, id, nil, "the agent ended its run without a result of this call"); err != nil {
+				return nil, err
+			}
 		}
-		if err := u.out.result(ctx, id, nil, "the agent gave no result, and nobody else runs this tool"); err != nil {
-			return nil, err
-		}
+	}
+	if len(prompts)+len(page.Calls) > maxPrompts {
+		return nil, u.a.tooManyPrompts()
+	}
+	if len(page.Calls) > 0 {
+		prompts = append(prompts, promptRequest{id: pagePrompt, body: page})
 	}
 	return prompts, nil
 }
@@ -211,8 +234,8 @@ func parseAnswerSchema(schema json.RawMessage) answerSchema {
 	return out
 }
 
-// resume stores the answers to calls of ask_person as their results, and returns
-// the answers to interrupts.
+// resume stores the results of calls of ask_person and of the page's tools, and
+// returns the answers to interrupts.
 func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 	var out []map[string]any
 	for i := range u.r.answers {
@@ -227,6 +250,12 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 				return nil, err
 			}
 			u.out.closeCall(endpointCallID(callID))
+			continue
+		}
+		if one.id == pagePrompt && one.prompt.Approval != nil {
+			if err := u.pageResults(ctx, one); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if strings.HasPrefix(one.id, graphPromptID) {
@@ -247,6 +276,23 @@ func (u *aguiRun) resume(ctx context.Context) ([]map[string]any, error) {
 		out = append(out, entry)
 	}
 	return out, nil
+}
+
+// pageResults stores the results of the calls that the sender of the message ran.
+func (u *aguiRun) pageResults(ctx context.Context, one *promptAnswer) error {
+	b, _ := one.body.(chat.UserApprovalResponse) // none when the prompt was closed
+	for _, c := range one.prompt.Approval.Calls {
+		d, problem := chat.Decision{}, "nobody ran the tool"
+		if i := slices.IndexFunc(b.Decisions, func(d chat.Decision) bool { return d.CallID == c.CallID }); i >= 0 {
+			if d, problem = b.Decisions[i], b.Decisions[i].Error; !d.Approve {
+				problem = cmp.Or(d.Reason, "the call was refused")
+			}
+		}
+		if err := u.out.result(ctx, endpointCallID(c.CallID), d.Result, problem); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // approvalPayload is an approval as AG-UI agents expect it.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
@@ -23,8 +24,9 @@ type run struct {
 		Content   string
 		ToolCalls []struct{ ID string }
 		CallID    string `json:"toolCallId"`
+		Error     string
 	}
-	Tools  []struct{ Name string }
+	Tools  []struct{ Name, Description string }
 	Props  json.RawMessage `json:"forwardedProps"`
 	Resume []struct {
 		InterruptID string `json:"interruptId"`
@@ -92,7 +94,7 @@ func TestAGUIEvents(t *testing.T) {
 	for _, m := range second.Messages {
 		roles = append(roles, m.Role+":"+m.ID)
 	}
-	if string(second.State) != `{"n":2,"list":["a","b"]}` || second.ThreadID != "s" || len(second.Tools) != 1 {
+	if string(second.State) != `{"n":2,"list":["a","b"]}` || second.ThreadID != "s.test" || len(second.Tools) != 1 {
 		t.Errorf("received %+v", second)
 	}
 	if len(roles) != 6 || roles[1] != "assistant:m1" || second.Messages[2].ToolCalls[0].ID != "c1" || second.Messages[3].CallID != "c1" || roles[4] != "assistant:m3" || second.Messages[5].Content != "and now?" {
@@ -247,6 +249,115 @@ func TestAGUIAskPersonIsAPrompt(t *testing.T) {
 	if len(m) != 3 || m[1].ToolCalls[0].ID != "c9" || m[2].CallID != "c9" || m[2].Content != "red" {
 		t.Errorf("received %+v", m)
 	}
+}
+
+// What a page sends with its message reaches the agent: instructions, tools and its state. The newer one of two states is sent.
+func TestAGUIPassesThePageOn(t *testing.T) {
+	h, requests := aguiServer(t, func(in run) []string {
+		events := []string{`{"type":"STATE_DELTA","delta":[{"op":"add","path":"/agent","value":true}]}`, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Good."}`, `{"type":"RUN_FINISHED"}`}
+		if string(in.State) == `{"page":4}` {
+			return events[1:]
+		}
+		return events
+	})
+	say := func(n int, text, context string) {
+		t.Helper()
+		if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text, Context: json.RawMessage(context)})}); err != nil {
+			t.Fatal(err)
+		}
+		h.awaitEnd(n)
+	}
+	say(1, "one", `{"agui":{"state":{"page":1}},"client_tools":[{"name":"look","description":"Looks.","parameters":{"type":"object"}}],"system":"Be brief."}`)
+	say(2, "two", `{"agui":{}}`)
+	say(3, "three", `{"agui":{"state":{"page":3}},"client_tools":[{"name":"ask_person","description":"The page asks."}]}`)
+	in := requests()
+	if m := in[0].Messages; string(in[0].State) != `{"page":1}` || len(m) != 2 || m[0].Role != "system" || m[0].Content != "Be brief." ||
+		len(in[0].Tools) != 2 || in[0].Tools[0].Name != "ask_person" || in[0].Tools[1].Name != "look" || in[0].Tools[1].Description != "Looks." {
+		t.Errorf("the first run got %+v", in[0])
+	}
+	if m := in[1].Messages; string(in[1].State) != `{"page":1,"agent":true}` || m[0].Role != "user" || len(in[1].Tools) != 1 {
+		t.Errorf("the second run got %+v, %s", in[1], in[1].State)
+	}
+	if string(in[2].State) != `{"page":3}` || len(in[2].Tools) != 1 || in[2].Tools[0].Description != "The page asks." {
+		t.Errorf("the third run got %+v, %s", in[2], in[2].State)
+	}
+	// A state that the agent does not change is not recorded: the page would get it back, after it has changed it perhaps.
+	say(4, "four", `{"agui":{"state":{"page":4}}}`)
+	say(5, "five", `{}`)
+	all := requests()
+	var records []string
+	for _, e := range h.events {
+		if e.Type == "remote.round" {
+			records = append(records, string(e.Payload))
+		}
+	}
+	if got := all[4]; string(got.State) != `{"page":4}` || strings.Contains(strings.Join(records[3:], ""), `"state"`) {
+		t.Errorf("the fifth run got %s, the records are %q", got.State, records)
+	}
+}
+
+// A call of the page's tool waits for the page, beside a question of the agent, and the next run gets the result.
+func TestAGUICallsOfThePagesTools(t *testing.T) {
+	h, requests := aguiServer(t, func(run) []string {
+		return []string{
+			`{"type":"TOOL_CALL_START","toolCallId":"c1","toolCallName":"look"}`, `{"type":"TOOL_CALL_ARGS","toolCallId":"c1","delta":"{\"at\":\"sky\"}"}`, `{"type":"TOOL_CALL_END","toolCallId":"c1"}`,
+			`{"type":"TOOL_CALL_CHUNK","toolCallId":"c2","toolCallName":"look","delta":"{}"}`,
+			`{"type":"RUN_FINISHED","outcome":{"type":"interrupt","interrupts":[{"id":"i1","reason":"input","message":"Sure?"}]}}`,
+		}
+	}, func(run) []string {
+		return []string{`{"type":"TOOL_CALL_RESULT","toolCallId":"c1","content":"blue"}`, `{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Good."}`, `{"type":"RUN_FINISHED"}`}
+	})
+	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go", Context: json.RawMessage(`{"client_tools":[{"name":"look"}]}`)})}); err != nil {
+		t.Fatal(err)
+	}
+	question, calls := h.awaitPrompt(1), h.awaitPrompt(2)
+	if calls.Approval == nil || len(calls.Approval.Calls) != 2 || !calls.Approval.Calls[0].Client || string(calls.Approval.Calls[0].Params) != `{"at":"sky"}` {
+		t.Fatalf("asked for %+v", calls.Approval)
+	}
+	h.kill() // the prompts outlive the server
+	h.start()
+	h.answer(question, chat.Answer{Text: "yes"})
+	h.answer(calls, chat.Answer{Decisions: []chat.Decision{
+		{CallID: calls.Approval.Calls[0].CallID, Approve: true, Result: json.RawMessage(`"blue"`)}, {CallID: calls.Approval.Calls[1].CallID, Approve: true, Error: "no sky here"},
+	}})
+	h.awaitEnd(1)
+	h.wantLog("user go", `calls look {"at":"sky"}`, "calls look {}", "remote.round", "asks text Sure?", "agent.approval_request", "answer yes", "user.approval_response",
+		`got "blue"`, "tool error no sky here", "remote.round", "answers Good.", "ended done")
+	m := requests()[1].Messages
+	if len(m) != 5 || m[1].ToolCalls[0].ID != "c1" || m[3].CallID != "c1" || m[3].Content != "blue" || m[4].CallID != "c2" || m[4].Error != "no sky here" || requests()[1].Resume[0].InterruptID != "i1" {
+		t.Errorf("received %+v", m)
+	}
+}
+
+// A call of the page's tool was not run when the server was killed before the run had ended, so the agent is called again.
+func TestAGUICallOfThePagesToolBeforeACrash(t *testing.T) {
+	var calls atomic.Int32
+	h := newServer(t, httpagent.Options{Protocol: httpagent.AGUI}, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		n := calls.Add(1)
+		if n < 3 {
+			flush(w, `data: {"type":"TOOL_CALL_CHUNK","toolCallId":"c1","toolCallName":"look","delta":"{}"}`+"\n\n", `data: {"type":"TOOL_CALL_END","toolCallId":"c1"}`+"\n\n")
+		} else {
+			flush(w, `data: {"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Good."}`+"\n\n")
+		}
+		if n == 1 {
+			<-r.Context().Done()
+			return
+		}
+		flush(w, `data: {"type":"RUN_FINISHED"}`+"\n\n")
+	})
+	if _, err := h.Append(ctx, ann, "s", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "go", Context: json.RawMessage(`{"client_tools":[{"name":"look"}]}`)})}); err != nil {
+		t.Fatal(err)
+	}
+	h.await("the call", func() bool {
+		return slices.ContainsFunc(h.events, func(e chat.Event) bool { return e.Type == chat.AgentToolCall{}.Type() })
+	})
+	h.kill()
+	h.start()
+	p := h.awaitPrompt(1)
+	h.answer(p, chat.Answer{Decisions: []chat.Decision{{CallID: p.Approval.Calls[0].CallID, Approve: true, Result: json.RawMessage(`"blue"`)}}})
+	h.awaitEnd(1)
+	h.wantLog("user go", "calls look {}", "remote.round", "agent.approval_request", "user.approval_response", `got "blue"`, "remote.round", "answers Good.", "ended done")
 }
 
 func TestAGUIErrors(t *testing.T) {

@@ -60,7 +60,7 @@ func errorText(b []byte) string {
 	}
 	why := strings.TrimSpace(string(b))
 	if json.Unmarshal(b, &body) == nil {
-		for _, v := range []json.RawMessage{body.Error, body.Message, body.Detail} {
+		for _, v := range []json.RawMessage{body.Message, body.Error, body.Detail} { // beside a message, error is often a mere code
 			if t := errorField(v); t != "" {
 				why = t
 				break
@@ -150,7 +150,8 @@ func (a *Agent) reported(message string) error {
 	if message = strings.TrimSpace(strings.ToValidUTF8(message, "\uFFFD")); message == "" {
 		message = "it gave no reason"
 	}
-	return agent.Failf(agent.CodeReported, chat.Unavailable, "the agent reports an error: %s", text.Clip(message, 1000))
+	const says = "the agent reports an error: " // said once also when agents of Parley servers call one another
+	return agent.Failf(agent.CodeReported, chat.Unavailable, says+"%s", text.Clip(strings.TrimPrefix(message, says), 1000))
 }
 
 // address is the endpoint's address without password and query, for messages.

@@ -48,40 +48,32 @@ func (a *Agent) history(ctx context.Context, turn *agent.Turn) ([]message, error
 	size := 0
 	startedAt := map[chat.Seq]chat.Seq{} // where a turn took up a message, by message
 	withdrawn := map[chat.Seq]bool{}
-	for before := started.Seq; before > 1 && len(all) < a.opt.History && size < historyBytes; {
-		facts, more, err := turn.Read(ctx, chat.Range{Before: before, Limit: 200, Desc: true, Types: historyTypes})
+	for e, err := range turn.Events(ctx, chat.Range{Before: started.Seq, Desc: true, Types: historyTypes}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range facts {
-			e, err := f.Event()
-			if err != nil {
-				return nil, err
-			}
-			before = e.Seq
-			switch b := e.Body.(type) {
-			case chat.UserMessageWithdrawn:
-				withdrawn[b.Sequence] = true
-			case chat.TurnStarted:
-				startedAt[b.Trigger] = e.Seq
-			case chat.TurnInput:
-				for _, seq := range b.Sequences {
-					startedAt[seq] = e.Seq
-				}
-			}
-			m, ok := asMessage(turn.Workstream, &e)
-			if at, answered := startedAt[e.Seq]; answered {
-				m.seq = at
-			} else if m.role == "user" && !m.fromPrompt && e.Seq >= turn.Trigger.Seq {
-				continue // the trigger itself, or a message queued behind it
-			}
-			if ok && !withdrawn[e.Seq] && e.Seq != turn.Trigger.Seq && len(all) < a.opt.History-1 {
-				all = append(all, m)
-				size += len(m.text)
+		if len(all) >= a.opt.History-1 || size >= historyBytes {
+			break
+		}
+		switch b := e.Body.(type) {
+		case chat.UserMessageWithdrawn:
+			withdrawn[b.Sequence] = true
+		case chat.TurnStarted:
+			startedAt[b.Trigger] = e.Seq
+		case chat.TurnInput:
+			for _, seq := range b.Sequences {
+				startedAt[seq] = e.Seq
 			}
 		}
-		if !more || len(facts) == 0 || len(all) >= a.opt.History-1 {
-			break
+		m, ok := asMessage(turn.Workstream, &e)
+		if at, answered := startedAt[e.Seq]; answered {
+			m.seq = at
+		} else if m.role == "user" && !m.fromPrompt && e.Seq >= turn.Trigger.Seq {
+			continue // the trigger itself, or a message queued behind it
+		}
+		if ok && !withdrawn[e.Seq] && e.Seq != turn.Trigger.Seq {
+			all = append(all, m)
+			size += len(m.text)
 		}
 	}
 	slices.Reverse(all)
@@ -161,14 +153,15 @@ func asMessage(workstream string, e *chat.Event) (message, bool) {
 }
 
 // mergeByRole leaves out tools and joins consecutive messages of one role, for
-// endpoints that only have user and assistant messages in turn.
-func mergeByRole(all []message) []message {
+// endpoints that only have user and assistant messages in turn. With apart the user's
+// messages stay as they are.
+func mergeByRole(all []message, apart bool) []message {
 	var out []message
 	for _, m := range all {
 		if m.call != nil || m.resultOf != "" {
 			continue
 		}
-		if last := len(out) - 1; last >= 0 && out[last].role == m.role {
+		if last := len(out) - 1; last >= 0 && out[last].role == m.role && !(apart && m.role == "user") {
 			out[last].text = strings.TrimPrefix(out[last].text+"\n\n"+m.text, "\n\n")
 			out[last].parts = append(slices.Clone(out[last].parts), m.parts...)
 			continue

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -82,9 +83,7 @@ func (a *Agent) postOnce(ctx context.Context, address string, body []byte, accep
 	if err := a.authorize(req.Header); err != nil {
 		return nil, -1, err
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", accept)
 	s.idle = time.AfterFunc(a.opt.Wait+a.opt.Connect, func() { s.cancel(errIdle) })

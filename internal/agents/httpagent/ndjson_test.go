@@ -150,6 +150,43 @@ func TestNDJSONCrashAfterAnswer(t *testing.T) {
 	}
 }
 
+// A call has the id that a person has approved, also when the server was killed before the agent made it.
+func TestApprovedCallsKeepTheirIDs(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		h := newServer(t, httpagent.Options{Protocol: httpagent.NDJSON}, func(w http.ResponseWriter, r *http.Request) {
+			if read(t, r).Round == 1 {
+				flush(w, `{"type":"approval_request","calls":[{"call_id":"1","tool":"pay","params":{}}]}`+"\n"+`{"type":"done"}`+"\n")
+				return
+			}
+			flush(w, `{"type":"tool_call","call_id":"1","tool":"pay","params":{}}`+"\n"+`{"type":"tool_result","call_id":"1","result":"paid"}`+"\n"+
+				`{"type":"tool_call","call_id":"2","tool":"bow","params":{}}`+"\n"+`{"type":"done"}`+"\n")
+		})
+		h.send("pay")
+		asked := h.awaitPrompt(1)
+		if crash {
+			h.kill()
+			h.start()
+		}
+		approved := asked.Approval.Calls[0].CallID
+		h.answer(asked, chat.Answer{Decisions: []chat.Decision{{CallID: approved, Approve: true}}})
+		h.awaitEnd(1)
+		var made []string
+		h.await("the calls", func() bool {
+			made = nil
+			for _, e := range h.events {
+				if b, ok := e.Body.(chat.AgentToolCall); ok {
+					made = append(made, b.CallID)
+				}
+			}
+			return true
+		})
+		if len(made) != 2 || made[0] != approved || made[1] == approved {
+			t.Errorf("crash %t: %s was approved, %v were made", crash, approved, made)
+		}
+		h.kill()
+	}
+}
+
 func TestNDJSONBadLines(t *testing.T) {
 	for line, says := range map[string]string{
 		`{"type":"tekst"}`:                         "a line of type tekst",

@@ -93,7 +93,8 @@ func (a *Agent) chatMessages(ctx context.Context, turn *agent.Turn, all []messag
 	if m, ok := turn.Trigger.Body.(chat.UserMessage); ok && m.System() != "" {
 		out = append(out, map[string]any{"role": "system", "content": m.System()})
 	}
-	for _, m := range mergeByRole(all) {
+	// Workflows of a toolkit take the last message as their input.
+	for _, m := range mergeByRole(all, a.opt.Protocol == NeMo) {
 		var content any = m.text
 		if len(m.parts) > 0 {
 			content = a.contentParts(ctx, turn, &m, func(url string) map[string]any {

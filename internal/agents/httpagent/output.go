@@ -30,6 +30,7 @@ type output struct {
 
 	calls     map[string]chat.AgentToolCall // by the endpoint's id
 	openCalls []string                      // the endpoint's ids of calls without a result, in their order
+	asked     map[string]string             // by the endpoint's id: the ids of calls in approvals of earlier rounds
 	usage     []chat.AgentUsage             // stored at the end
 	stored    bool                          // the endpoint sent something
 }
@@ -39,7 +40,7 @@ func newOutput(turn *agent.Turn, round int) *output {
 	name := "r" + strconv.Itoa(round)
 	o := &output{
 		root: turn, turn: turn.Part(name), past: map[string]chat.Event{}, prefix: string(ref.Turn) + "/" + name + ".",
-		attempt: ref.Attempt, matched: -1, calls: map[string]chat.AgentToolCall{},
+		attempt: ref.Attempt, matched: -1, calls: map[string]chat.AgentToolCall{}, asked: map[string]string{},
 	}
 	for _, e := range turn.Past() {
 		if e.ClientID != "" {

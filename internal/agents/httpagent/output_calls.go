@@ -12,9 +12,13 @@ import (
 )
 
 // restoreCall restores a tool call of an earlier round, whose result may still
-// arrive.
+// arrive, and the ids of calls that a person was asked to approve.
 func (o *output) restoreCall(e *chat.Event) {
 	switch b := e.Body.(type) {
+	case chat.AgentApprovalRequest:
+		for _, c := range b.Calls {
+			o.asked[endpointCallID(c.CallID)] = c.CallID
+		}
 	case chat.AgentToolCall:
 		id := endpointCallID(b.CallID)
 		o.calls[id], o.openCalls = b, append(o.openCalls, id)
@@ -54,9 +58,14 @@ func (o *output) call(ctx context.Context, id, tool string, params json.RawMessa
 }
 
 // newCallID makes the endpoint's id unique in the session: many endpoints start
-// with call_1 in every turn.
+// with call_1 in every turn. A call that a person was asked to approve keeps the id
+// that it had then.
 func (o *output) newCallID(id string) string {
-	ours := "c" + o.root.Label() + "-" + text.Clip(id, 96)
+	id = text.Clip(id, 96)
+	if asked, ok := o.asked[id]; ok {
+		return asked
+	}
+	ours := "c" + o.root.Label() + "-" + id
 	if o.attempt > 1 {
 		ours += "-a" + strconv.Itoa(o.attempt)
 	}

@@ -33,11 +33,10 @@ func New(opt Options) *Agent {
 
 // Answer answers a turn; see the package documentation.
 func (a *Agent) Answer(ctx context.Context, turn *agent.Turn) error {
-	started, err := turn.Started(ctx)
+	r, err := a.newRound(ctx, turn)
 	if err != nil {
 		return err
 	}
-	r := &round{agent: a, opt: &a.opt, endpoint: a.endpoint, turn: turn, started: started, state: newState(turn, started.Seq)}
 	err = r.readSettings(ctx)
 	if err == nil {
 		err = r.loop(ctx)
@@ -124,6 +123,14 @@ type round struct {
 	compact    chat.Seq      // messages before this event are to be summarised
 	reportPart *agent.Turn   // see reports
 	sums       int           // number of summaries in this attempt
+}
+
+func (a *Agent) newRound(ctx context.Context, turn *agent.Turn) (*round, error) {
+	started, err := turn.Started(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &round{agent: a, opt: &a.opt, endpoint: a.endpoint, turn: turn, started: started, state: newState(turn, started.Seq)}, nil
 }
 
 // loop reads the turn's position from the log and performs the next action, until the

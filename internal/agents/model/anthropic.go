@@ -18,8 +18,8 @@ var anthropicProtocol = protocol{address: "https://api.anthropic.com/", keyVaria
 // of the answer.
 var budgets = map[string]int64{"low": 2048, "medium": 8192, "high": 24576}
 
-func openAnthropic(opt *Options, r llm.Request) (apiRequest, error) {
-	body := anthropic.Messages(r)
+func openAnthropic(opt *Options, r *llm.Request) (apiRequest, error) {
+	body := anthropic.Messages(*r)
 	body.Temperature = opt.Temperature
 	if budget := budgets[r.Effort]; budget > 0 && anthropic.MayThink(body) {
 		body.MaxTokens += budget

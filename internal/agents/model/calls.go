@@ -110,6 +110,8 @@ func (r *round) use(ctx context.Context, part *agent.Turn, c *call, t *tool.Tool
 		return nil, &tool.Error{Code: tool.Unknown, Msg: fmt.Sprintf("there is no tool %q; there are: %s", c.tool, r.names())}
 	case !readable(c.params):
 		return nil, &tool.Error{Code: tool.Invalid, Msg: "the arguments are not a JSON object; give them again as one, complete and well-formed"}
+	case tool.Repeats(c.params, func(name string) string { return name }):
+		return nil, &tool.Error{Code: tool.Invalid, Msg: "a name occurs twice in an object of the arguments; give each name once"}
 	case c.marked && !c.repeatable:
 		return nil, &tool.Error{Code: tool.Lost, Msg: agent.ErrUnknownOutcome.Error()}
 	}

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/parley-hq/parley/internal/agents/tool"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/llm"
 	"github.com/parley-hq/parley/internal/sse"
@@ -29,7 +29,7 @@ type protocol struct {
 	// authorize sets the headers for a key, "" for none.
 	authorize func(h http.Header, key string)
 	// open converts a request.
-	open func(opt *Options, r llm.Request) (apiRequest, error)
+	open func(opt *Options, r *llm.Request) (apiRequest, error)
 	// doneEnds says that the event [DONE] ends an answer: some Chat Completions
 	// endpoints send no other end.
 	doneEnds bool
@@ -46,7 +46,7 @@ type apiRequest struct {
 type stream interface {
 	Add(data []byte) ([]llm.Delta, error)
 	Ended() bool
-	Answer() (llm.Answer, error)
+	Answer() (*llm.Answer, error)
 }
 
 // endpoint asks a model over HTTP.
@@ -61,34 +61,22 @@ func newEndpoint(opt *Options, client *http.Client) *endpoint {
 	e := &endpoint{protocol: protocols[opt.Provider], opt: opt}
 	e.base = cmp.Or(opt.Endpoint, e.address)
 	c := *client
-	c.CheckRedirect = sameOrigin
+	c.CheckRedirect = tool.SameOrigin
 	e.client = &c
 	return e
-}
-
-// sameOrigin refuses redirects to other servers, because they would receive the key
-// and the conversation.
-func sameOrigin(r *http.Request, via []*http.Request) error {
-	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
-		return errors.New("it redirects to another server")
-	}
-	if len(via) >= 10 {
-		return errors.New("it redirects too often")
-	}
-	return nil
 }
 
 // ask sends a request and passes every delta of the answer to see. It calls alive for
 // every event. Its errors are of type *Failure, except for errors returned by see and
 // the cause of a canceled context.
-func (e *endpoint) ask(ctx context.Context, key string, r llm.Request, alive func(), see func(llm.Delta) error) (llm.Answer, error) {
+func (e *endpoint) ask(ctx context.Context, key string, r *llm.Request, alive func(), see func(llm.Delta) error) (*llm.Answer, error) {
 	q, err := e.open(e.opt, r)
 	if err != nil {
-		return llm.Answer{}, err
+		return nil, err
 	}
 	response, err := e.send(ctx, http.MethodPost, key, q.path, q.body)
 	if err != nil {
-		return llm.Answer{}, failure(ctx, err)
+		return nil, failure(ctx, err)
 	}
 	defer response.Body.Close()
 	events := sse.NewReader(response.Body, maxEvent)
@@ -97,7 +85,7 @@ func (e *endpoint) ask(ctx context.Context, key string, r llm.Request, alive fun
 		var frame sse.Frame
 		frame, end = events.Next()
 		if end != nil && end != io.EOF && end != io.ErrUnexpectedEOF {
-			return llm.Answer{}, failure(ctx, end)
+			return nil, failure(ctx, end)
 		}
 		if len(frame.Data) == 0 || end != nil && !json.Valid(frame.Data) {
 			continue
@@ -109,16 +97,16 @@ func (e *endpoint) ask(ctx context.Context, key string, r llm.Request, alive fun
 		}
 		deltas, err := q.stream.Add(frame.Data)
 		if err != nil {
-			return llm.Answer{}, failure(ctx, err)
+			return nil, failure(ctx, err)
 		}
 		for _, d := range deltas {
 			if err := see(d); err != nil {
-				return llm.Answer{}, err
+				return nil, err
 			}
 		}
 	}
 	if !q.stream.Ended() && !(done && e.doneEnds) {
-		return llm.Answer{}, incomplete(ctx, response, begun)
+		return nil, incomplete(ctx, response, begun)
 	}
 	// Read the body to its end, so that the connection is reused and the next request
 	// needs no handshake.

@@ -39,7 +39,7 @@ func TestRequestsOfEveryProvider(t *testing.T) {
 	} {
 		got = nil
 		e := newEndpoint(&Options{Provider: c.provider, Endpoint: server.URL + c.path, Headers: c.headers}, server.Client())
-		_, err := e.ask(t.Context(), c.key, llm.Request{Model: "m"}, func() {}, nil)
+		_, err := e.ask(t.Context(), c.key, &llm.Request{Model: "m"}, func() {}, nil)
 		if f, ok := asFailure(err); !ok || f.After.Seconds() != 7 || !strings.Contains(f.Msg, "wait a bit") {
 			t.Errorf("%s: %v", c.provider, err)
 		}
@@ -62,7 +62,7 @@ func TestRedirectsToOtherServersAreRefused(t *testing.T) {
 	t.Cleanup(server.Close)
 	for _, name := range Providers {
 		e := newEndpoint(&Options{Provider: name, Endpoint: server.URL}, server.Client())
-		if _, err := e.ask(t.Context(), "k", llm.Request{Model: "m"}, func() {}, nil); err == nil || !strings.Contains(err.Error(), "redirects to another server") {
+		if _, err := e.ask(t.Context(), "k", &llm.Request{Model: "m"}, func() {}, nil); err == nil || !strings.Contains(err.Error(), "redirects to another server") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -73,7 +73,7 @@ func TestModelNamesInAddresses(t *testing.T) {
 	for model, want := range map[string]string{
 		"m": "models/m", "models/m": "models/m", "tunedModels/m": "tunedModels/m", "a?b#c": "models/a%3Fb%23c", "../m": "", "a/../../m": "",
 	} {
-		q, err := openGemini(&Options{}, llm.Request{Model: model})
+		q, err := openGemini(&Options{}, &llm.Request{Model: model})
 		path := fmt.Sprintf("v1beta/%s:streamGenerateContent?alt=sse", want)
 		if (err != nil) != (want == "") || err == nil && q.path != path {
 			t.Errorf("%s: %s %v", model, q.path, err)

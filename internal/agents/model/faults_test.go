@@ -64,6 +64,7 @@ func TestBadDays(t *testing.T) {
 		{"an empty answer", model.Options{Retries: 1}, always(modeltest.Reply{}), []string{"agent.status", "fault empty_answer:", "turn failed"}},
 		{"an unknown tool", model.Options{}, first(modeltest.Reply{Calls: []modeltest.Call{{Name: "fly", Args: `{}`}}}), []string{"call fly {}", `error fly unknown_tool: there is no tool "fly"; there are: count`, well, "turn done"}},
 		{"broken arguments", model.Options{}, first(modeltest.Reply{Calls: []modeltest.Call{{Name: "count", Args: `n=1, please`}}}), []string{"call count", "error count invalid_arguments:", well, "turn done"}},
+		{"an argument that is given twice", model.Options{}, first(modeltest.Reply{Calls: []modeltest.Call{{Name: "count", Args: `{"n":1,"n":2}`}}}), []string{"call count", "error count invalid_arguments: a name occurs twice", well, "turn done"}},
 		{"arguments that break off", model.Options{}, first(modeltest.Reply{Calls: []modeltest.Call{{Name: "count", Args: `{"n":1`}}}), []string{"call count", "error count invalid_arguments:", well, "turn done"}},
 		{"an endless loop", model.Options{MaxSteps: 3}, func(r modeltest.Request) modeltest.Reply {
 			if r.LastUser() == "again" {

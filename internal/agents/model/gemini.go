@@ -17,7 +17,7 @@ var geminiProtocol = protocol{address: "https://generativelanguage.googleapis.co
 	}
 }}
 
-func openGemini(opt *Options, r llm.Request) (apiRequest, error) {
+func openGemini(opt *Options, r *llm.Request) (apiRequest, error) {
 	name := r.Model
 	if !strings.HasPrefix(name, "models/") && !strings.HasPrefix(name, "tunedModels/") {
 		name = "models/" + name
@@ -25,7 +25,7 @@ func openGemini(opt *Options, r llm.Request) (apiRequest, error) {
 	if strings.Contains(name, "..") {
 		return apiRequest{}, &Failure{Code: agent.CodeRefused, Msg: fmt.Sprintf("%q is not the name of a model", r.Model)}
 	}
-	body := gemini.Contents(r)
+	body := gemini.Contents(*r)
 	body.Config.Temperature = opt.Temperature
 	if budget := budgets[r.Effort]; budget > 0 {
 		body.Config.Thinking = &gemini.Thinking{IncludeThoughts: true, Budget: budget}

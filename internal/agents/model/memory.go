@@ -213,11 +213,11 @@ func (r *round) summarise(ctx context.Context, dropped, all []llm.Message, room 
 	}
 	text := llm.Plain(dropped)
 	limit := llm.Request{MaxText: room * 2} // in characters: half of the room at about four characters per token
-	request := llm.Request{Model: r.model(), MaxTokens: max(256, min(2048, room/4)), Effort: r.effort(), Messages: []llm.Message{
+	request := &llm.Request{Model: r.model(), MaxTokens: max(256, min(2048, room/4)), Effort: r.effort(), Messages: []llm.Message{
 		{Role: llm.System, Content: llm.Texts(summaryPrompt)},
 		{Role: llm.User, Content: llm.Texts(limit.Cut(text))},
 	}}
-	answer, err := r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
+	answer, err := r.retry(ctx, func(ctx context.Context, key string, alive func()) (*llm.Answer, error) {
 		return r.endpoint.ask(ctx, key, request, alive, func(llm.Delta) error { return nil })
 	})
 	if err != nil {

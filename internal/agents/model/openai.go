@@ -20,14 +20,14 @@ func bearer(h http.Header, key string) {
 	}
 }
 
-func openChat(opt *Options, r llm.Request) (apiRequest, error) {
-	body := openai.Chat(r)
+func openChat(opt *Options, r *llm.Request) (apiRequest, error) {
+	body := openai.Chat(*r)
 	body.Temperature, body.ReasoningEffort = opt.Temperature, r.Effort
 	return apiRequest{path: "chat/completions", body: body, stream: &openai.ChatStream{Meta: llm.Meta{Model: r.Model, Tools: r.Tools}}}, nil
 }
 
-func openResponses(opt *Options, r llm.Request) (apiRequest, error) {
-	body := openai.Responses(r)
+func openResponses(opt *Options, r *llm.Request) (apiRequest, error) {
+	body := openai.Responses(*r)
 	body.Temperature = opt.Temperature
 	if r.Effort != "" {
 		if body.Reasoning == nil {

@@ -30,5 +30,7 @@ func transport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 64
 	t.TLSHandshakeTimeout = 10 * time.Second
+	// Each answer that is being written holds both buffers, and most answers arrive in events of a few hundred bytes.
+	t.ReadBufferSize, t.WriteBufferSize = 2<<10, 1<<10
 	return t
 }

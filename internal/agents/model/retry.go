@@ -23,7 +23,7 @@ const (
 
 // retry asks the model until it answers or until a retry cannot help. It reports each
 // pause in the session.
-func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
+func (r *round) retry(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (*llm.Answer, error)) (*llm.Answer, error) {
 	for try := 1; ; try++ {
 		answer, err := r.once(ctx, ask)
 		if err == nil {
@@ -73,10 +73,10 @@ func (r *round) pause(try int, f *Failure) time.Duration {
 }
 
 // once asks the model one time. It fails if no event arrives within Options.Idle.
-func (r *round) once(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (llm.Answer, error)) (llm.Answer, error) {
+func (r *round) once(ctx context.Context, ask func(ctx context.Context, key string, alive func()) (*llm.Answer, error)) (*llm.Answer, error) {
 	key, err := r.opt.Key()
 	if err != nil {
-		return llm.Answer{}, &Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err}
+		return nil, &Failure{Code: agent.CodeNoKey, Msg: "the model's key is missing: " + err.Error(), err: err}
 	}
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

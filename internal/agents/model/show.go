@@ -3,6 +3,7 @@ package model
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/parley-hq/parley/agent"
@@ -14,6 +15,7 @@ type answerWriter struct {
 	part    *agent.Turn
 	writers []*blockWriter
 	current *blockWriter
+	written time.Time // when the last deltas were written
 }
 
 // blockWriter is the writer of one block of the answer.
@@ -35,39 +37,43 @@ func (s *answerWriter) restart() {
 
 // stream calls ask and writes the deltas that ask passes to its callback. It writes
 // the first delta synchronously, to keep the time to the first token short. A
-// goroutine writes the others and combines deltas that arrive during a write, so that
-// slow writes do not slow down reading from the model.
-func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error)) (llm.Answer, error) {
+// goroutine writes the others, so that slow writes do not slow down reading from the
+// model; it ends when nothing waits, so that an answer that waits for its model has
+// one goroutine.
+func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context, see func(llm.Delta) error) (*llm.Answer, error)) (*llm.Answer, error) {
 	asked, cancel := context.WithCancel(ctx) // canceled when a write fails
 	defer cancel()
-	var waiting *unwritten          // nil until the second delta arrives
-	writeErr := make(chan error, 1) // the result of writeAll
+	waiting := newUnwritten()
+	var writer sync.WaitGroup
+	var writeErr error
 	first := true
-	answer, err := ask(asked, func(d llm.Delta) error {
-		switch {
-		case d.Kind == llm.DeltaCall || d.Text == "":
-			return nil
-		case first:
-			first = false
-			return s.write(ctx, d)
-		case waiting == nil:
-			waiting = newUnwritten()
-			go func() {
-				err := s.writeAll(ctx, waiting)
-				if err != nil {
-					cancel()
-				}
-				writeErr <- err
-			}()
+	write := func() {
+		if err := s.writeAll(ctx, waiting); err != nil {
+			writeErr = err
+			cancel()
 		}
-		return waiting.add(asked, d)
-	})
-	if waiting == nil {
-		return answer, err
 	}
+	answer, err := ask(asked, func(d llm.Delta) error {
+		if d.Kind == llm.DeltaCall || d.Text == "" {
+			return nil
+		}
+		if first {
+			first = false
+			s.written = time.Now()
+			return s.write(ctx, d)
+		}
+		if err := waiting.add(asked, d); err != nil {
+			return err
+		}
+		if waiting.startWriting() {
+			writer.Go(write)
+		}
+		return nil
+	})
 	close(waiting.done)
-	if err := <-writeErr; err != nil {
-		return llm.Answer{}, err
+	writer.Wait()
+	if writeErr != nil {
+		return nil, writeErr
 	}
 	return answer, err
 }
@@ -76,28 +82,24 @@ func (s *answerWriter) stream(ctx context.Context, ask func(ctx context.Context,
 // fewer writes cost less. The first delta is written immediately.
 const pace = 4 * time.Millisecond
 
-// writeAll writes deltas as they arrive, those that arrive within pace together.
+// writeAll writes the deltas that wait, those that arrive within pace together. It ends
+// when none waits; after an error no other call begins.
 func (s *answerWriter) writeAll(ctx context.Context, waiting *unwritten) error {
-	shown := time.Now() // the time of the last write; stream has just written the first delta
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for last := false; !last; shown = time.Now() {
-		select {
-		case <-waiting.arrived:
-			// Wait instead of waking up for every delta, which costs more than the write.
-			timer.Reset(pace - time.Since(shown))
+	for waiting.keepWriting() {
+		if early := pace - time.Since(s.written); early > 0 {
+			timer := time.NewTimer(early)
 			select {
 			case <-timer.C:
 			case <-waiting.done:
+				timer.Stop()
 			}
-		case <-waiting.done:
-			last = true
 		}
 		for _, d := range waiting.take() {
 			if err := s.write(ctx, d); err != nil {
 				return err
 			}
 		}
+		s.written = time.Now()
 	}
 	return nil
 }

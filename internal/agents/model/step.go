@@ -25,14 +25,14 @@ func (r *round) step(ctx context.Context) error {
 		specs[i] = llm.ToolSpec{Name: t.Name, Description: t.Description, Parameters: t.Parameters}
 	}
 	out := &answerWriter{part: part}
-	answer, err := r.askWithinWindow(ctx, specs, func(messages []llm.Message) (llm.Answer, error) {
-		request := llm.Request{
+	answer, err := r.askWithinWindow(ctx, specs, func(messages []llm.Message) (*llm.Answer, error) {
+		request := &llm.Request{
 			Model: r.model(), Messages: r.pictures(ctx, messages), Tools: specs,
 			MaxTokens: r.opt.MaxTokens, MaxText: llm.TextLimit(r.opt.Window), Effort: r.effort(),
 		}
-		return r.retry(ctx, func(ctx context.Context, key string, alive func()) (llm.Answer, error) {
+		return r.retry(ctx, func(ctx context.Context, key string, alive func()) (*llm.Answer, error) {
 			out.restart()
-			return out.stream(ctx, func(ctx context.Context, see func(llm.Delta) error) (llm.Answer, error) {
+			return out.stream(ctx, func(ctx context.Context, see func(llm.Delta) error) (*llm.Answer, error) {
 				return r.endpoint.ask(ctx, key, request, alive, see)
 			})
 		})
@@ -40,7 +40,7 @@ func (r *round) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bodies, err := r.bodies(ctx, out, &answer)
+	bodies, err := r.bodies(ctx, out, answer)
 	if err != nil {
 		return err
 	}
@@ -51,23 +51,23 @@ func (r *round) step(ctx context.Context) error {
 // askWithinWindow calls ask with as much of the conversation as fits the window. If the
 // endpoint still answers that the conversation is too long, the token estimate was too
 // low, and askWithinWindow retries with a smaller part.
-func (r *round) askWithinWindow(ctx context.Context, tools []llm.ToolSpec, ask func([]llm.Message) (llm.Answer, error)) (llm.Answer, error) {
+func (r *round) askWithinWindow(ctx context.Context, tools []llm.ToolSpec, ask func([]llm.Message) (*llm.Answer, error)) (*llm.Answer, error) {
 	room := r.room()
 	for i := range tools {
 		room -= llm.TextTokens(tools[i].Name) + llm.TextTokens(tools[i].Description) + llm.TextTokens(string(tools[i].Parameters)) + 16
 	}
 	if room <= 0 {
-		return llm.Answer{}, &Failure{Code: agent.CodeOverflow, Msg: fmt.Sprintf(
+		return nil, &Failure{Code: agent.CodeOverflow, Msg: fmt.Sprintf(
 			"the descriptions of the %d tools alone do not fit the model's window of %d tokens; offer fewer with only and builtin in the configuration", len(tools), r.opt.Window)}
 	}
 	var tooLong *Failure // the endpoint's last error
 	for try := 0; ; try++ {
 		messages, err := r.fit(ctx, room)
 		if f, ok := asFailure(err); ok && f.Code == agent.CodeOverflow && tooLong != nil {
-			return llm.Answer{}, tooLong // the conversation cannot be made smaller
+			return nil, tooLong // the conversation cannot be made smaller
 		}
 		if err != nil {
-			return llm.Answer{}, err
+			return nil, err
 		}
 		answer, err := ask(messages)
 		var ok bool

@@ -13,24 +13,18 @@ const maxUnwritten = 64 << 10
 // unwritten has the deltas of an answer that wait to be written. It takes no more memory than their text: a server has one for each
 // answer that is being written, and most of them are empty most of the time.
 type unwritten struct {
-	arrived chan struct{} // has room for one
-	room    chan struct{} // has room for one
-	done    chan struct{} // closed after the last delta
+	room chan struct{} // has room for one
+	done chan struct{} // closed after the last delta
 
-	mu    sync.Mutex
-	parts []unwrittenPart
-	size  int
-}
-
-// unwrittenPart is the text of deltas of one block.
-type unwrittenPart struct {
-	kind  llm.DeltaKind
-	index int
-	text  []byte
+	mu      sync.Mutex
+	deltas  []llm.Delta // those of a block that follow each other are one
+	joined  []byte      // the text of the last one if it was several; nil if it was one
+	size    int
+	writing bool // a goroutine writes what waits
 }
 
 func newUnwritten() *unwritten {
-	return &unwritten{arrived: make(chan struct{}, 1), room: make(chan struct{}, 1), done: make(chan struct{})}
+	return &unwritten{room: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // add adds a delta. It waits for room, at most until ctx ends.
@@ -42,7 +36,6 @@ func (u *unwritten) add(ctx context.Context, d llm.Delta) error {
 			return context.Cause(ctx)
 		}
 	}
-	notify(u.arrived)
 	return nil
 }
 
@@ -53,30 +46,53 @@ func (u *unwritten) tryAdd(d *llm.Delta) bool {
 		return false
 	}
 	u.size += len(d.Text)
-	if n := len(u.parts); n == 0 || u.parts[n-1].kind != d.Kind || u.parts[n-1].index != d.Index {
-		u.parts = append(u.parts, unwrittenPart{kind: d.Kind, index: d.Index})
+	n := len(u.deltas)
+	if n == 0 || u.deltas[n-1].Kind != d.Kind || u.deltas[n-1].Index != d.Index {
+		u.join()
+		u.deltas = append(u.deltas, *d)
+		return true
 	}
-	last := &u.parts[len(u.parts)-1]
-	last.text = append(last.text, d.Text...)
+	if u.joined == nil {
+		u.joined = []byte(u.deltas[n-1].Text)
+	}
+	u.joined = append(u.joined, d.Text...)
 	return true
+}
+
+// join completes the text of the last delta. The caller holds mu.
+func (u *unwritten) join() {
+	if u.joined != nil {
+		u.deltas[len(u.deltas)-1].Text, u.joined = string(u.joined), nil
+	}
 }
 
 // take removes what waits and returns it, the deltas of a block that follow each other as one.
 func (u *unwritten) take() []llm.Delta {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	all := make([]llm.Delta, len(u.parts))
-	for i, p := range u.parts {
-		all[i] = llm.Delta{Kind: p.kind, Index: p.index, Text: string(p.text)}
+	u.join()
+	all := u.deltas
+	u.deltas, u.size = nil, 0
+	select {
+	case u.room <- struct{}{}:
+	default:
 	}
-	u.parts, u.size = nil, 0
-	notify(u.room)
 	return all
 }
 
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+// startWriting reports whether the caller has to start the goroutine that writes.
+func (u *unwritten) startWriting() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	start := !u.writing && len(u.deltas) > 0
+	u.writing = u.writing || start
+	return start
+}
+
+// keepWriting reports whether deltas wait. If none do, the goroutine that writes ends.
+func (u *unwritten) keepWriting() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.writing = len(u.deltas) > 0
+	return u.writing
 }

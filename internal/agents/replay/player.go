@@ -74,14 +74,8 @@ func (p *player) event(ctx context.Context, e *chat.Event) error {
 		return p.asked(id, err)
 	case chat.WorkstreamLaunched:
 		return p.launch(ctx, b)
-	case chat.WorkstreamCompleted:
-		return p.await(ctx, b.ID)
-	case chat.WorkstreamFailed:
-		return p.await(ctx, b.ID)
-	case chat.WorkstreamTimeout:
-		return p.await(ctx, b.ID)
-	case chat.WorkstreamCanceled:
-		return p.await(ctx, b.ID)
+	case chat.WorkstreamCompleted, chat.WorkstreamFailed, chat.WorkstreamTimeout, chat.WorkstreamCanceled:
+		return p.await(ctx, chat.ChildOf(e.Body))
 	case chat.AgentTrace, chat.WorkstreamProgress, chat.WorkstreamMessage, chat.WorkstreamSteered, chat.WorkstreamCanceling, chat.WorkstreamWarning:
 		return nil // made by the server, or about people who acted during the recording
 	}

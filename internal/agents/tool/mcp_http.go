@@ -6,6 +6,18 @@ import (
 	"net/http"
 )
 
+// SameOrigin refuses redirects to other servers, because they would receive the key or the
+// configured headers, and the conversation or the arguments of a call.
+func SameOrigin(r *http.Request, via []*http.Request) error {
+	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
+		return errors.New("it redirects to another server")
+	}
+	if len(via) >= 10 {
+		return errors.New("it redirects too often")
+	}
+	return nil
+}
+
 // roundTripper sends requests to a server with the configured headers, and records whether the server received a call.
 type roundTripper struct {
 	next http.RoundTripper

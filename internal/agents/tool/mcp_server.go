@@ -341,6 +341,7 @@ func (s *Server) transport() (mcp.Transport, *exec.Cmd) {
 		}
 		withHeaders := *client
 		withHeaders.Transport = roundTripper{client.Transport, s.opt.Headers}
+		withHeaders.CheckRedirect = SameOrigin
 		return &mcp.StreamableClientTransport{Endpoint: s.opt.URL, HTTPClient: &withHeaders}, nil
 	}
 	cmd := exec.Command(s.opt.Command[0], s.opt.Command[1:]...)

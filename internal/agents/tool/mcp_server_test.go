@@ -143,3 +143,27 @@ func TestStopWhileConnecting(t *testing.T) {
 	}
 	close(n.release)
 }
+
+// Another server gets neither the headers of an MCP server nor what is sent to it.
+func TestRedirectsToOtherServersAreNotFollowed(t *testing.T) {
+	var got atomic.Int32
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { got.Add(1) }))
+	t.Cleanup(other.Close)
+	p := newPeer(t)
+	mux := http.NewServeMux()
+	mux.Handle("/away", http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	mux.Handle("/old", http.RedirectHandler("/mcp", http.StatusTemporaryRedirect))
+	mux.Handle("/mcp", p.Config.Handler)
+	front := httptest.NewServer(mux)
+	t.Cleanup(front.Close)
+	for path, fails := range map[string]bool{"/away": true, "/old": false} {
+		s := tool.NewServer(tool.ServerOptions{Name: "kit", URL: front.URL + path, Headers: map[string]string{"X-Api-Key": "secret"}})
+		t.Cleanup(s.Close)
+		if _, err := s.Tools(within(t, timeout)); (err != nil) != fails {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if n := got.Load(); n > 0 {
+		t.Errorf("the other server got %d requests", n)
+	}
+}

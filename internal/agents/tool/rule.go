@@ -157,6 +157,9 @@ func approval(t *Tool, rules []Rule, params json.RawMessage) Approval {
 // matches reports whether all arguments match. lowers means that the condition
 // lowers the need for approval.
 func (c *Condition) matches(params json.RawMessage, lowers bool) bool {
+	if lowers && Repeats(params, json.Fold) {
+		return false // some tools do not distinguish the case of names
+	}
 	for name, pattern := range c.Args {
 		value, ok := argument(params, name)
 		if !ok || !match(pattern, value, lowers) {
@@ -168,7 +171,7 @@ func (c *Condition) matches(params json.RawMessage, lowers bool) bool {
 
 // argument returns an argument as text: a string as it is, other values as JSON.
 func argument(params json.RawMessage, name string) (string, bool) {
-	for _, key := range strings.Split(name, ".") {
+	for key := range strings.SplitSeq(name, ".") {
 		var object map[string]json.RawMessage
 		if json.Unmarshal(params, &object) == nil {
 			v, ok := object[key]

@@ -37,6 +37,11 @@ func TestTreat(t *testing.T) {
 		{"files__write", `{"opt":{"force":true,"tags":["b"]}}`, tool.Always},
 		{"files__write", `{"opt":{"force":true,"tags":["bc"]}}`, tool.Ask}, // the whole value has to fit
 		{"files__write", `{"opt":{"force":true}}`, tool.Ask},
+		{"files__write", `{"path":"/home/x","path":"/tmp/x"}`, tool.Ask},
+		{"files__write", `{"path":"/tmp/x","Path":"/home/x"}`, tool.Ask}, // some tools do not distinguish the case
+		{"files__write", `{"path":"/tmp/x","to":{"is":1,"i\u017f":2}}`, tool.Ask},
+		{"files__write", `{"path":"/tmp/x","to":{"ΣΑΣ":1,"σας":2}}`, tool.Ask},
+		{"files__write", `{"path":"/tmp/x","rows":[{"a":1},{"a":2}]}`, tool.Never},
 		{"files__write", `{}`, tool.Ask},
 		{"files__write", `nonsense`, tool.Ask},
 		{"files__read", `{}`, tool.Never},
@@ -98,6 +103,24 @@ func TestBuiltinNames(t *testing.T) {
 	for _, b := range all {
 		if !json.Valid(b.Parameters) || b.Description == "" {
 			t.Errorf("%s: %s", b.Name, b.Parameters)
+		}
+	}
+}
+
+func TestRepeats(t *testing.T) {
+	for params, want := range map[string]bool{
+		`{"a":1,"a":2}`:                                           true,
+		`{"a":1,"\u0061":2}`:                                      true,
+		`{"x":[1,{"b":{"a":"b","c":0,"a":null}}]}`:                true,
+		`{"a":{"a":["a","a"]},"b":"a","c":[{"a":1},{"a":{}},[]]}`: false,
+		`{"a":1,"A":2}`:                                           false,
+		`["a","a"]`:                                               false,
+		`"a"`:                                                     false,
+		`{"a":1,"b"`:                                              false,
+		`{"a":{},"b":[],"a":1}`:                                   true,
+	} {
+		if got := tool.Repeats(json.RawMessage(params), func(name string) string { return name }); got != want {
+			t.Errorf("%s: %t", params, got)
 		}
 	}
 }

@@ -55,6 +55,11 @@ func (n *Node) fit() error {
 	if err := n.opt.Journal.Writable(); err != nil {
 		return err
 	}
+	if n.opt.Damage != nil {
+		if err := n.opt.Damage(); err != nil {
+			return err
+		}
+	}
 	if n.opt.MayOwn != nil {
 		return n.opt.MayOwn()
 	}
@@ -118,6 +123,17 @@ func (n *Node) giveUp(ctx context.Context) {
 		}
 		cancel()
 	}
+}
+
+// damaged returns the error of a damaged store when this node owns no partitions any more and a node is ready whose store it can copy:
+// with it, so many are ready that they are a majority. It returns nil when ctx ends.
+func (n *Node) damaged(ctx context.Context) error {
+	for sleep.For(ctx, barredEvery) == nil {
+		if err := n.opt.Damage(); err != nil && !n.ownsAny() && len(n.ready()) >= n.OthersOfMajority() {
+			return err
+		}
+	}
+	return nil
 }
 
 func (n *Node) ownsAny() bool {

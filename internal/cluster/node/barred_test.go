@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/cluster"
 )
 
 // ownsNothing waits until a node owns no partition, and the others own all.
@@ -146,4 +147,17 @@ func TestDrainedNodesTakePartitionsThatNobodyElseTakes(t *testing.T) {
 	if _, err := c.members[(old+1)%3].sessions.Append(t.Context(), ada, id, []chat.Draft{text("the owner is lost").As("b")}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A node with a damaged store says which nodes have to be ready before it can be replaced.
+func TestADamagedNodeNamesTheNodesThatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	var ready atomic.Bool
+	c := newClusterWith(t, func(o *Options) {
+		o.Describe = func(h *cluster.Heartbeat) { h.Ready = o.Name == "n2" && ready.Load() }
+	})
+	eventually(t, "[n0 n2]", func() string { return fmt.Sprint(c.members[1].WaitsFor()) })
+	ready.Store(true)
+	eventually(t, "[]", func() string { return fmt.Sprint(c.members[1].WaitsFor()) })
+	eventually(t, "[n0 n1]", func() string { return fmt.Sprint(c.members[2].WaitsFor()) })
 }

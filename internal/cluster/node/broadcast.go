@@ -18,7 +18,7 @@ func (n *Node) heard(ctx context.Context, tasks *sync.WaitGroup, t Transport) fu
 		switch {
 		case len(data) > 0 && data[0] == msgPeer:
 			if n.peer != nil {
-				n.peer.Heard(data[1:])
+				n.peer.HandleBroadcast(data[1:])
 			}
 			return
 		case len(data) > 0 && data[0] == msgDialects:

@@ -89,13 +89,18 @@ var (
 // send sends a message to the owner of a partition, the first time at once. wait tries again while there is no owner. It
 // returns the answer when this node has applied what the owner had applied.
 func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait func() ([]byte, error)) {
+	return n.sendWithin(ctx, p, m, repeat, n.opt.Wait)
+}
+
+// sendWithin is send with another limit than Options.Wait for an owner, and for its answer.
+func (n *Node) sendWithin(ctx context.Context, p *part, m message, repeat bool, limit time.Duration) (wait func() ([]byte, error)) {
 	if (m.kind == msgCall || m.kind == msgSubmit) && !p.status().Owns {
 		n.metrics.forwarded.Inc()
 	}
 	begun := time.Now()
-	get := n.attempt(ctx, p, m, n.opt.Wait)
+	get := n.attempt(ctx, p, m, limit)
 	return func() ([]byte, error) {
-		end := time.Now().Add(n.opt.Wait)
+		end := time.Now().Add(limit)
 		for {
 			answer, pos, err := get()
 			switch {
@@ -118,7 +123,7 @@ func (n *Node) send(ctx context.Context, p *part, m message, repeat bool) (wait 
 				return nil, errNoOwner.Because(context.Cause(ctx))
 			}
 			m.waited = time.Since(begun)
-			get = n.attempt(ctx, p, m, n.opt.Wait)
+			get = n.attempt(ctx, p, m, limit)
 		}
 	}
 }
@@ -300,7 +305,7 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 		return
 	}
 	if m.kind == msgPeer && n.peer != nil {
-		n.peer.Asked(m.body, answer)
+		n.peer.HandleRequest(m.body, answer)
 		return
 	}
 	if err := p.refusal(); err != nil {

@@ -57,7 +57,7 @@ func (n *Node) askOwner(ctx context.Context, p *part, m message) (answer []byte,
 	}
 	done := make(chan result, 1)
 	go func() {
-		answer, err := n.send(ctx, p, m, true)()
+		answer, err := n.sendWithin(ctx, p, m, true, catchUpTime)()
 		done <- result{answer, err}
 	}()
 	select {
@@ -68,7 +68,7 @@ func (n *Node) askOwner(ctx context.Context, p *part, m message) (answer []byte,
 	}
 }
 
-// confirmTime is how long an owner waits for the positions of all other nodes. Later those of a majority are enough.
+// confirmTime is how long an owner waits for the positions of all other nodes that are present. Later those of a majority are enough.
 const confirmTime = 500 * time.Millisecond
 
 // confirmOwner returns an error if another node may own a partition of this node by now. A majority of the nodes has to answer, and this
@@ -78,16 +78,21 @@ func (n *Node) confirmOwner(ctx context.Context, p *part) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
 	type answer struct {
-		pos cluster.Pos
-		err error
+		present bool // the node was when it was asked
+		pos     cluster.Pos
+		err     error
 	}
 	answers := make(chan answer)
 	peers := p.get().Peers()
+	present := 0 // nodes that have not answered
 	for _, h := range peers {
+		a := answer{present: n.Present(&h)}
+		if a.present {
+			present++
+		}
 		wait := n.others().Request(ctx, h.Node, p.number, message{kind: msgApplied}.encode(p))
 		go func() {
 			b, err := wait()
-			var a answer
 			if a.err = err; err == nil {
 				_, a.pos, a.err = decodeReply(b)
 			}
@@ -100,17 +105,19 @@ func (n *Node) confirmOwner(ctx context.Context, p *part) error {
 	missing, highest := n.OthersOfMajority(), cluster.Pos(0)
 	late := time.NewTimer(n.confirmTime)
 	defer late.Stop()
-	all, silent := true, len(peers) // all are waited for
-	for silent > 0 && (all || missing > 0) {
+	silent := len(peers)
+	for silent > 0 && (present > 0 || missing > 0) {
 		select {
 		case a := <-answers:
-			silent--
+			if silent--; a.present {
+				present--
+			}
 			if a.err == nil {
 				missing--
 				highest = max(highest, a.pos)
 			}
 		case <-late.C:
-			all = false
+			present = 0
 		case <-ctx.Done():
 			return session.ErrOwnerChanged
 		}
@@ -136,6 +143,15 @@ func (n *Node) CatchUpText(ctx context.Context, id chat.SessionID) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
+	return p.catchUpText.ask(ctx, id, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
+		defer cancel()
+		return n.askForText(ctx, p, id)
+	})
+}
+
+// askForText waits until this node has the unfinished text of a session that its owner has.
+func (n *Node) askForText(ctx context.Context, p *part, id chat.SessionID) bool {
 	epoch := p.status().Copy.Epoch
 	b, ok := n.askOwner(ctx, p, message{kind: msgOwnerBlocks, body: []byte(id)})
 	if !ok || b == nil {
@@ -157,8 +173,39 @@ func (n *Node) ReadLog(ctx context.Context, id chat.SessionID) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, catchUpTime)
 	defer cancel()
-	_, last, err := log.Ends(ctx, p.number)
-	return err == nil && p.get().Reached(ctx, last) == nil
+	return p.readLog.ask(ctx, func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
+		defer cancel()
+		_, last, err := log.Ends(ctx, p.number)
+		return err == nil && p.get().Reached(ctx, last) == nil
+	})
+}
+
+// sharedQuestions are questions about sessions: each is a sharedQuestion.
+type sharedQuestions struct {
+	mu sync.Mutex
+	of map[chat.SessionID]*sharedQuestion // those that are on their way
+}
+
+func (q *sharedQuestions) ask(ctx context.Context, id chat.SessionID, f func() bool) bool {
+	q.mu.Lock()
+	one := q.of[id]
+	if one == nil {
+		one = &sharedQuestion{}
+		one.ended = func() {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			if q.of[id] == one {
+				delete(q.of, id)
+			}
+		}
+		if q.of == nil {
+			q.of = map[chat.SessionID]*sharedQuestion{}
+		}
+		q.of[id] = one
+	}
+	q.mu.Unlock()
+	return one.ask(ctx, f)
 }
 
 // sharedQuestion is a question that is asked once for all that want the answer. One is on its way at most. Those who ask meanwhile share
@@ -167,6 +214,7 @@ type sharedQuestion struct {
 	mu      sync.Mutex
 	running bool
 	next    *sharedAnswer // nil if nobody waits for it
+	ended   func()        // called when none is on its way any more; may be nil
 }
 
 type sharedAnswer struct {
@@ -201,6 +249,9 @@ func (q *sharedQuestion) run(f func() bool) {
 		q.next, q.running = nil, a != nil
 		q.mu.Unlock()
 		if a == nil {
+			if q.ended != nil {
+				q.ended()
+			}
 			return
 		}
 		a.ok = f()

@@ -12,6 +12,7 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/cluster"
 	"github.com/parley-hq/parley/internal/cluster/clustertest"
+	"github.com/parley-hq/parley/internal/journal"
 )
 
 // sibling returns an id that no session has, in the partition of a session.
@@ -172,6 +173,53 @@ func TestAliasesAndMembersAreFoundOnANodeThatIsBehind(t *testing.T) {
 	}
 }
 
+// Questions about different sessions do not wait for each other, and nothing stays of them.
+func TestQuestionsAboutSessionsAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var q sharedQuestions
+		asked := map[chat.SessionID]*atomic.Int64{"a": {}, "b": {}}
+		var all sync.WaitGroup
+		for id, n := range asked {
+			for range 100 {
+				all.Go(func() {
+					if !q.ask(t.Context(), id, func() bool { n.Add(1); time.Sleep(time.Second); return true }) {
+						t.Error("no answer")
+					}
+				})
+			}
+		}
+		begun := time.Now()
+		all.Wait()
+		if took := time.Since(begun); took > 2*time.Second {
+			t.Errorf("they took %s", took)
+		}
+		for id, n := range asked {
+			if n.Load() > 2 {
+				t.Errorf("%d questions about %s", n.Load(), id)
+			}
+		}
+		synctest.Wait()
+		if len(q.of) > 0 {
+			t.Errorf("%d questions are left", len(q.of))
+		}
+	})
+}
+
+// An owner does not wait for a node that is not there: the log says what it would have said.
+func TestAnOwnerDoesNotWaitForANodeThatIsSilent(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	id := c.known()
+	owner := c.members[c.owner(id)]
+	silent := c.members[(c.owner(id)+1)%3]
+	owner.confirmTime = limit
+	silent.port.Cut(true)
+	eventually(t, "1", func() string { return fmt.Sprint(len(owner.present())) })
+	if err := owner.confirmOwner(t.Context(), owner.partOf(id)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Callers that ask at the same time share a question, but none gets the answer to one that was on its way before it asked.
 func TestOneQuestionIsOnItsWayForAllThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -232,5 +280,56 @@ func TestANodeThatCannotCatchUpDoesNotDenyFiles(t *testing.T) {
 	}
 	if got := c.get(behind, id, "b"); got != string(chat.NotFound) {
 		t.Errorf("a file that there is not: %q", got)
+	}
+}
+
+// A page edits a message at one node, which begins a fork that takes the place of the session, and asks another node, which is behind.
+func TestANodeThatIsBehindDoesNotMissABranch(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	id := c.known()
+	const alias = "page/branch" // no id of a session
+	owner := c.members[int(c.members[0].partOfAlias(journal.AliasIDOf(ada.In(), ada.Actor.Key(), alias)).number)]
+	behind := c.members[0]
+	if owner == behind {
+		behind = c.members[1]
+	}
+	if _, err := behind.sessions.Aliased(t.Context(), ada, alias); chat.CodeOf(err) != chat.NotFound {
+		t.Errorf("before there is a branch: %v", err)
+	}
+	behind.port.Log.Cut(true)
+	if err := owner.sessions.ReplaceAlias(t.Context(), ada, alias, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := behind.sessions.Aliased(t.Context(), ada, alias); chat.CodeOf(err) != chat.Unavailable {
+		t.Errorf("a node that is behind: %v", err)
+	}
+	behind.port.Log.Cut(false)
+	if sess, err := behind.sessions.Aliased(t.Context(), ada, alias); err != nil || sess.ID != id {
+		t.Errorf("when it reads the log again: %v, %v", sess.ID, err)
+	}
+}
+
+// A client names an event that it has seen at another node, such as the turn of a message that it answers.
+func TestANodeThatIsBehindDoesNotDenyEvents(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	id := c.known()
+	owner := c.owner(id)
+	behind := c.members[(owner+1)%3]
+	behind.port.Log.Cut(true)
+	events, err := c.members[owner].sessions.Append(t.Context(), ada, id, []chat.Draft{text("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := behind.sessions.Event(t.Context(), ada, id, events[0].Seq); chat.CodeOf(err) != chat.Unavailable {
+		t.Errorf("a node that is behind: %v, %v", e.Type, err)
+	}
+	behind.port.Log.Cut(false)
+	if e, err := behind.sessions.Event(t.Context(), ada, id, events[0].Seq); err != nil || e.ID != events[0].ID {
+		t.Errorf("when it reads the log again: %v, %v", e.ID, err)
+	}
+	if e, err := behind.sessions.Event(t.Context(), ada, id, events[0].Seq+1); chat.CodeOf(err) != chat.NotFound {
+		t.Errorf("an event that there is not: %v, %v", e.Type, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -108,4 +109,46 @@ func TestAnOwnerThatIsCutOffDoesNotDenySessionsOfTheNextOwner(t *testing.T) {
 		_, seq, err := cut.sessions.ByID(t.Context(), ada, event)
 		return fmt.Sprint(seq, " ", err)
 	})
+}
+
+// A stop waits at an owner that is cut off. The next owner has stopped the turn meanwhile and has begun another one, for which the stop
+// is not meant.
+func TestAStopAtAnOwnerThatIsCutOffIsNotForALaterTurn(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	started := make(chan struct{}, 10)
+	for _, m := range c.members {
+		m.agents.Add(agent.Info{Name: "slow"}, agent.Func(func(ctx context.Context, _ *agent.Turn) error {
+			started <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+	}
+	sess, _, err := c.members[0].sessions.Create(t.Context(), ada, chat.NewSession{Agent: "slow"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := sess.ID
+	old := c.owner(id)
+	next := c.members[(old+1)%3].sessions
+	if _, err := next.Append(t.Context(), ada, id, []chat.Draft{text("first").As("1")}); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	c.members[old].port.Cut(true)
+	stopped := make(chan chat.StopResult, 1)
+	go func() {
+		res, _ := c.members[old].sessions.Stop(context.WithoutCancel(t.Context()), ada, id, "", "enough")
+		stopped <- res
+	}()
+	if res, err := next.Stop(t.Context(), ada, id, "", "enough"); err != nil || !res.Stopped {
+		t.Fatal(res, err)
+	}
+	if _, err := next.Append(t.Context(), ada, id, []chat.Draft{text("second").As("2")}); err != nil {
+		t.Fatal(err)
+	}
+	c.members[old].port.Cut(false)
+	if res := <-stopped; res.Stopped {
+		t.Errorf("the stop has ended %s", res.TurnID)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -270,8 +271,8 @@ func (f *Files) Copy(ctx context.Context, from chat.SessionID, source string, to
 	return info, err
 }
 
-// CopySession copies all files of a session to a new one. The import that commit makes stores their paths.
-func (f *Files) CopySession(ctx context.Context, from, to chat.SessionID, commit func() error) (err error) {
+// CopySession copies all files of a session to a new one and adds others. The import that commit makes stores their paths.
+func (f *Files) CopySession(ctx context.Context, from, to chat.SessionID, added []core.FilePut, commit func() error) (err error) {
 	infos, _, err := f.List(ctx, from, "", "", 0)
 	if err != nil {
 		return err
@@ -280,6 +281,14 @@ func (f *Files) CopySession(ctx context.Context, from, to chat.SessionID, commit
 	if infos, err = f.blobs.Copy(ctx, from, to, infos, p.take); err != nil {
 		p.unpin()
 		return err
+	}
+	for _, file := range added {
+		info, err := f.blobs.Put(ctx, to, file.Path, file.MediaType, file.Body, file.Max, p.take)
+		if err != nil {
+			p.unpin()
+			return err
+		}
+		infos = slices.Insert(slices.DeleteFunc(infos, func(old chat.FileInfo) bool { return old.Path == info.Path }), 0, info)
 	}
 	defer func() { p.release(err) }()
 	first := infos[:min(len(infos), maxForkFiles)]

@@ -1,6 +1,9 @@
 package node
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
@@ -167,6 +170,18 @@ func TestForkHasItsFilesAtEveryNode(t *testing.T) {
 			eventually(t, "one two", func() string { return c.get(k, fork.ID, "a") + " " + c.get(k, fork.ID, "b/c") })
 		}
 		c.sameSize(fork.ID)
+		data := make([]byte, 40<<10)
+		edit := &chat.UserMessage{Content: []chat.Part{{Type: "file", URL: "data:text/plain;base64," + base64.StdEncoding.EncodeToString(data)}}}
+		edited, err := m.sessions.Fork(t.Context(), ada, id, chat.Fork{Message: edit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := sha256.Sum256(data)
+		for k := range c.members {
+			eventually(t, "true", func() string {
+				return fmt.Sprint(c.get(k, edited.ID, "uploads/"+hex.EncodeToString(sum[:12])+".txt") == string(data))
+			})
+		}
 		// The two are independent.
 		if err := c.members[(i+1)%3].sessions.RemoveFile(t.Context(), ada, fork.ID, "a", ""); err != nil {
 			t.Error(err)

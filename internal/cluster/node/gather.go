@@ -17,6 +17,9 @@ import (
 // gatherTime is how long a new owner waits for the unfinished text of other nodes, unless a test sets another time.
 const gatherTime = 3 * time.Second
 
+// aloneTime is how long it waits while no other node answers at all: it is cut off, and could store nothing.
+const aloneTime = 15 * time.Second
+
 // askTime is how long one question may take: it or its answer may be lost.
 const askTime = 500 * time.Millisecond
 
@@ -32,21 +35,31 @@ type unfinishedText struct {
 // gatherText gets the unfinished text that other nodes have and this one does not, before this node decides anything as the new
 // owner of a partition. Two nodes have what any reader was shown: the owner, and the node that has shown it or said that it is stored. A node
 // that has applied the claim at pos stores no more text of the owner before it. So the text is complete when all nodes but one have
-// answered. If the former owner has answered, all nodes that are present have to: another one may have stored and shown a piece of which
-// the former owner does not know that it is stored.
+// answered. If the former owner has answered, or is this node, all nodes that are present have to: another one may have stored and shown a piece
+// before the former owner was told. A process that has just started does not know yet which nodes are present.
 func (n *Node) gatherText(ctx context.Context, p *part, pos cluster.Pos) {
 	var asking sync.WaitGroup
 	defer asking.Wait()
-	ctx, cancel := context.WithTimeout(ctx, n.gatherTime)
+	ctx, cancel := context.WithTimeout(ctx, max(n.gatherTime, aloneTime))
 	defer cancel()
+	late := time.Now().Add(n.gatherTime)
 	answers := make(chan string)
 	asked, answered := map[string]bool{}, map[string]bool{}
 	former := p.formerOwner()
 	complete := func() bool {
-		missing := func(node string) bool { return !answered[node] }
-		return len(answered) >= n.opt.Trim.Nodes-2 && (!answered[former] || !slices.ContainsFunc(n.present(), missing))
+		others := n.opt.Trim.Nodes - 1
+		switch missing := func(node string) bool { return !answered[node] }; {
+		case len(answered) == others:
+			return true
+		case former == n.opt.Name || answered[former]:
+			return len(answered) == others-1 && time.Since(n.begun) > Silence && !slices.ContainsFunc(n.present(), missing)
+		}
+		return len(answered) == others-1
 	}
 	for !complete() {
+		if len(answered) > 0 && time.Now().After(late) {
+			cancel()
+		}
 		for _, h := range p.get().Peers() {
 			if asked[h.Node] {
 				continue

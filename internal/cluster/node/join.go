@@ -81,7 +81,7 @@ func MakePlan(self Hello, heard []Hello, peers []string) Plan {
 	case len(ids) == 1 && len(from) > 0:
 		return Plan{Step: Copy, Cluster: ids[0], From: from, FromEmpty: fromEmpty}
 	case len(ids) == 1 || self.Cluster != "":
-		return Plan{Why: "it waits for a node of its cluster that has a complete store"}
+		return Plan{Why: "it waits for a node of its cluster that has a complete store: " + withoutStore(self, heard, peers)}
 	}
 	var missing []string
 	for _, addr := range peers {
@@ -96,6 +96,32 @@ func MakePlan(self Hello, heard []Hello, peers []string) Plan {
 		return Plan{Why: "it waits for the node at " + slices.Min(peers) + ", which begins the cluster"}
 	}
 	return Plan{Step: Begin}
+}
+
+// withoutStore says of each other node why its store cannot be copied.
+func withoutStore(self Hello, heard []Hello, peers []string) string {
+	var all []string
+	for _, addr := range peers {
+		if addr == self.Addr {
+			continue
+		}
+		why := "is not heard"
+		for _, h := range heard {
+			switch {
+			case h.Addr != addr:
+			case h.Cluster == "":
+				why = "has an empty store"
+			case self.Cluster != "" && h.Cluster != self.Cluster:
+				why = "belongs to another cluster"
+			case h.Damaged:
+				why = "has a damaged store"
+			default:
+				why = "has not got its store yet"
+			}
+		}
+		all = append(all, "the node at "+addr+" "+why)
+	}
+	return strings.Join(all, ", ")
 }
 
 // Foreign returns an error if this node must not work with the nodes that it hears: most nodes belong to another cluster, or

@@ -13,6 +13,8 @@ func TestOnlyEmptyNodesThatHearAllOthersBeginACluster(t *testing.T) {
 	young.FromEmpty = true
 	copying := in("b:1", "x")
 	copying.Whole = false
+	damaged := copying
+	damaged.Damaged = true
 	lost := empty("a:1")
 	lost.Cluster = "x"
 	for _, c := range []struct {

@@ -44,10 +44,14 @@ type Options struct {
 	// MayOwn returns why this node must not claim partitions; nil allows it.
 	MayOwn func() error
 
+	// Damage returns an error when the store has turned out to be damaged. Then Run ends with it as soon as the other nodes can go on
+	// without this one, so that the store can be replaced. It may be nil.
+	Damage func() error
+
 	Drained func(ctx context.Context) // called when this node was drained; may be nil
 	Now     func() time.Time          // the clock of the node, for tests; nil means time.Now
 
-	ToDialects func(data []byte) // gets what SpreadToDialects of another node was given; must not block; may be nil
+	ToDialects func(data []byte) // receives what another node sent with BroadcastToDialects; must not block; may be nil
 
 	Describe func(*cluster.Heartbeat) // sets what other nodes show of this one; may be nil
 
@@ -90,6 +94,10 @@ type Node struct {
 
 	clockMu sync.Mutex
 	clocks  cluster.Clocks
+
+	begun    time.Time // when Run was called
+	caughtUp atomic.Bool
+	current  atomic.Int64 // see watchAge
 
 	mu        sync.Mutex
 	transport Transport   // nil until Run

@@ -10,14 +10,16 @@ import (
 
 // part is a partition on this node.
 type part struct {
-	number    int
-	purging   sync.Mutex   // held while the log is purged
-	purged    time.Time    // when the log may be purged again; purging guards it
-	showMu    sync.Mutex   // held while events and previews are stored and shown, except the previews of this node as the owner
-	showOwnMu sync.RWMutex // held for reading while those are shown; for writing, with showMu, while events of another owner are
-	order     previewOrder
-	unstored  unstoredTexts
-	catchUp   sharedQuestion // how far the owner is
+	number      int
+	purging     sync.Mutex   // held while the log is purged
+	purged      time.Time    // when the log may be purged again; purging guards it
+	showMu      sync.Mutex   // held while events and previews are stored and shown, except the previews of this node as the owner
+	showOwnMu   sync.RWMutex // held for reading while those are shown; for writing, with showMu, while events of another owner are
+	order       previewOrder
+	unstored    unstoredTexts
+	catchUp     sharedQuestion  // how far the owner is
+	readLog     sharedQuestion  // how far the log is
+	catchUpText sharedQuestions // what unfinished text the owner has
 
 	mu         sync.Mutex
 	replica    *cluster.Replica       // nil until Run

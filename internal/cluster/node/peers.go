@@ -12,17 +12,17 @@ import (
 
 // Peer handles messages of the same part of the server on other nodes. Messages have at most maxPeerMessage bytes.
 type Peer interface {
-	// Asked handles a request, one after the other for each partition. It must not block; reply is called once, from any
+	// HandleRequest handles a request, one after the other for each partition. It must not block; reply is called once, from any
 	// goroutine.
-	Asked(data []byte, reply func(answer []byte, err error))
-	// Heard handles a broadcast. It must not block.
-	Heard(data []byte)
+	HandleRequest(data []byte, reply func(answer []byte, err error))
+	// HandleBroadcast handles a message to all other nodes. It must not block.
+	HandleBroadcast(data []byte)
 }
 
 // maxPeerMessage is the size of the largest message to a Peer.
 const maxPeerMessage = 64 << 10
 
-// SetPeer sets what handles the messages of Ask and Spread. It is called before Run.
+// SetPeer sets what handles the messages of Ask and Broadcast. It is called before Run.
 func (n *Node) SetPeer(p Peer) { n.peer = p }
 
 // Ask sends a message about a turn to the Peer of another node. Messages to one node about turns of one partition arrive in the
@@ -52,11 +52,11 @@ func (n *Node) Ask(ctx context.Context, node string, turn chat.TurnID, data []by
 	}
 }
 
-// Spread sends a message to the Peers of all other nodes. It may be lost.
-func (n *Node) Spread(data []byte) { n.broadcast(msgPeer, data) }
+// Broadcast sends a message to the Peers of all other nodes. It may be lost.
+func (n *Node) Broadcast(data []byte) { n.broadcast(msgPeer, data) }
 
-// SpreadToDialects sends a message to Options.ToDialects of all other nodes. It may be lost; one that is too large is.
-func (n *Node) SpreadToDialects(data []byte) { n.broadcast(msgDialects, data) }
+// BroadcastToDialects sends a message to Options.ToDialects of all other nodes. It may be lost, and is if it is too large.
+func (n *Node) BroadcastToDialects(data []byte) { n.broadcast(msgDialects, data) }
 
 func (n *Node) broadcast(kind byte, data []byte) {
 	transport := n.others()

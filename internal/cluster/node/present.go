@@ -22,15 +22,38 @@ func (n *Node) OthersOfMajority() int { return n.opt.Trim.Nodes / 2 }
 // CountPresent returns how many other nodes are present.
 func (n *Node) CountPresent() int { return len(n.present()) }
 
-// present returns the other nodes that are present, in random order.
-func (n *Node) present() (names []string) {
+// ready returns the other nodes that are present and ready.
+func (n *Node) ready() []string {
+	return n.peersThat(func(h *cluster.Heartbeat) bool { return n.Present(h) && h.Ready })
+}
+
+// WaitsFor returns the other nodes that are not ready while this node, whose store is damaged, waits for them; nil when enough
+// are ready.
+func (n *Node) WaitsFor() []string {
+	ready := n.ready()
+	if len(ready) >= n.OthersOfMajority() {
+		return nil
+	}
+	names := n.peersThat(func(h *cluster.Heartbeat) bool { return !slices.Contains(ready, h.Node) })
+	slices.Sort(names)
+	return names
+}
+
+// peersThat returns the other nodes of which a heartbeat fits.
+func (n *Node) peersThat(fits func(*cluster.Heartbeat) bool) (names []string) {
 	for _, st := range n.Status() {
 		for _, h := range st.Peers {
-			if n.Present(&h) && !slices.Contains(names, h.Node) {
+			if fits(&h) && !slices.Contains(names, h.Node) {
 				names = append(names, h.Node)
 			}
 		}
 	}
+	return names
+}
+
+// present returns the other nodes that are present, in random order.
+func (n *Node) present() []string {
+	names := n.peersThat(n.Present)
 	rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	return names
 }

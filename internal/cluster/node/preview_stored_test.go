@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 )
@@ -45,9 +46,8 @@ func TestAnOwnerThatIsCutOffShowsNoText(t *testing.T) {
 	eventually(t, "…first of the next owner.", seen)
 }
 
-// One of two other nodes misses all text. It becomes the owner, and has the text of the third one.
-func TestANewOwnerHasTheTextOfTheOtherNodes(t *testing.T) {
-	t.Parallel()
+// newClusterWithBar returns a cluster, and a function that bars one of its nodes from becoming an owner.
+func newClusterWithBar(t *testing.T) (*testCluster, func(node int)) {
 	var barred atomic.Int64
 	barred.Store(-1)
 	c := newClusterWith(t, func(o *Options) {
@@ -59,10 +59,25 @@ func TestANewOwnerHasTheTextOfTheOtherNodes(t *testing.T) {
 			return nil
 		}
 	})
+	return c, func(node int) { barred.Store(int64(node)) }
+}
+
+// checkUnfinished checks the text that a node has of the only unfinished block of a session.
+func (c *testCluster) checkUnfinished(node int, id chat.SessionID, want string) {
+	c.t.Helper()
+	if blocks := c.members[node].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != want {
+		c.t.Errorf("node %d has %v, readers were shown %q", node, blocks, want)
+	}
+}
+
+// One of two other nodes misses all text. It becomes the owner, and has the text of the third one.
+func TestANewOwnerHasTheTextOfTheOtherNodes(t *testing.T) {
+	t.Parallel()
+	c, bar := newClusterWithBar(t)
 	id := c.session(0)
 	old := c.owner(id)
 	next, third := (old+1)%3, (old+2)%3
-	barred.Store(int64(third))
+	bar(third)
 	c.members[next].port.Misses = func([]byte) bool { return true }
 	reading, leave := context.WithCancel(t.Context())
 	seen := c.follow(reading, old, id)
@@ -85,9 +100,7 @@ func TestANewOwnerHasTheTextOfTheOtherNodes(t *testing.T) {
 	leave()
 	c.stop(old)
 	eventually(t, fmt.Sprint(next), func() string { return fmt.Sprint(c.owner(id)) })
-	if blocks := c.members[next].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != text {
-		t.Errorf("the next owner has %v, readers were shown %q", blocks, text)
-	}
+	c.checkUnfinished(next, id, text)
 }
 
 // A node has stored a piece that the owner has not shown yet, because it does not know that it is stored. A new owner to which the partition
@@ -123,9 +136,57 @@ func TestANewOwnerHasTextThatTheFormerOwnerHasNotShown(t *testing.T) {
 	lossy.Store(false)
 	c.members[third].port.Cut(false)
 	eventually(t, fmt.Sprint(next), func() string { return fmt.Sprint(c.owner(id)) })
-	if blocks := c.members[next].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != "shown elsewhere" {
-		t.Errorf("the new owner has %v", blocks)
+	c.checkUnfinished(next, id, "shown elsewhere")
+}
+
+// All nodes are killed when one of them has stored and shown a piece, and the owner does not know it yet. That node is the last one that
+// starts again: the owner waits for its text.
+func TestANewOwnerWaitsForTheTextOfANodeThatStartsLate(t *testing.T) {
+	t.Parallel()
+	var lossy atomic.Bool
+	c := newCluster(t)
+	id := c.session(0)
+	old := c.owner(id)
+	next, third := (old+1)%3, (old+2)%3
+	for _, i := range []int{old, next} {
+		c.members[i].port.Misses = func([]byte) bool { return lossy.Load() }
 	}
+	lossy.Store(true)
+	go func() { _ = c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "shown elsewhere")) }()
+	eventually(t, "true", func() string { return fmt.Sprint(len(c.members[third].hub.Blocks(id)) == 1) })
+	for i := range c.members {
+		c.stop(i)
+	}
+	for _, i := range []int{old, next} {
+		c.start(i, c.members[i].dir)
+		c.members[i].gatherTime = limit
+	}
+	p := c.members[next].Partition(id)
+	eventually(t, "true", func() string { return fmt.Sprint(c.members[next].Status()[p].Copy.Epoch > 1) })
+	c.start(third, c.members[third].dir)
+	c.checkUnfinished(c.owner(id), id, "shown elsewhere")
+}
+
+// A node becomes the owner while it is cut off from the others, and lacks text that they have. It waits for the first answer.
+func TestANewOwnerThatIsCutOffWaitsForAnAnswer(t *testing.T) {
+	t.Parallel()
+	c, bar := newClusterWithBar(t)
+	id := c.session(0)
+	old := c.owner(id)
+	next, third := (old+1)%3, (old+2)%3
+	bar(third)
+	c.members[next].port.Misses = func([]byte) bool { return true }
+	c.members[next].gatherTime = time.Millisecond
+	if err := c.members[old].sessions.Preview(t.Context(), ada, id, piece(0, "text")); err != nil {
+		t.Fatal(err)
+	}
+	c.members[next].port.CutNodes(true)
+	c.stop(old)
+	p := c.members[next].Partition(id)
+	eventually(t, c.members[next].Name(), func() string { return c.members[next].Status()[p].Copy.Claim.Node })
+	c.members[next].port.CutNodes(false)
+	eventually(t, fmt.Sprint(next), func() string { return fmt.Sprint(c.owner(id)) })
+	c.checkUnfinished(next, id, "text")
 }
 
 // A killed owner has no text in its file that nobody was shown: the next owner may have written other text in its place.
@@ -253,9 +314,7 @@ func TestReaderByPositionWaitsForTextOfAnotherNode(t *testing.T) {
 	if _, err := c.members[behind].sessions.GetAtPosition(t.Context(), ada, id, at); err != nil {
 		t.Fatal(err)
 	}
-	if blocks := c.members[behind].hub.Blocks(id); len(blocks) != 1 || blocks[0].Text != "text" {
-		t.Errorf("the node has %v, the reader was shown %q", blocks, "text")
-	}
+	c.checkUnfinished(behind, id, "text")
 	// A node that is cut off has what it was sent, and does not know whether there is more.
 	c.members[behind].port.Cut(true)
 	if _, err := c.members[behind].sessions.GetAtPosition(t.Context(), ada, id, at); err != nil {

@@ -16,6 +16,7 @@ const syncEvery = 200 * time.Millisecond
 // Run connects the node to the others over a log and a transport, and follows all partitions until ctx ends or one of them
 // cannot be followed any more.
 func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
+	n.begun = time.Now()
 	copies, err := n.opt.Journal.Copies(ctx)
 	if err != nil {
 		return fmt.Errorf("read what this node has of the partitions: %w", err)
@@ -69,15 +70,20 @@ func (n *Node) Run(ctx context.Context, log cluster.Log, t Transport) error {
 	n.mu.Lock()
 	n.transport, n.logs = t, log
 	n.mu.Unlock()
-	ended := make(chan error, len(n.parts)+1)
+	ended := make(chan error, len(n.parts)+2)
 	for _, p := range n.parts {
 		tasks.Go(func() { ended <- n.follow(ctx, p) })
 	}
 	tasks.Go(func() { ended <- n.sync(ctx) })
+	if n.opt.Damage != nil {
+		tasks.Go(func() { ended <- n.damaged(ctx) })
+	}
 	tasks.Go(func() { n.rebalance(ctx) })
 	tasks.Go(func() { n.giveUp(ctx) })
 	tasks.Go(func() { n.sample(ctx) })
 	tasks.Go(func() { n.trim(ctx, log) })
+	tasks.Go(func() { n.catchUpAtStart(ctx, log) })
+	tasks.Go(func() { n.watchAge(ctx) })
 	if n.files != nil {
 		tasks.Go(func() { n.files.run(ctx) })
 	}

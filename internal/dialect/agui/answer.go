@@ -3,6 +3,7 @@ package agui
 import (
 	"cmp"
 	"context"
+	"iter"
 	"maps"
 	"slices"
 
@@ -84,7 +85,61 @@ func (d *Dialect) tryAnswer(ctx context.Context, t *target, st *chat.State, in *
 	if first == chat.MaxSeq {
 		return len(in.Resume) > 0, d.attach(ctx, t, st)
 	}
-	return true, d.continueAt(ctx, t, first)
+	if err := d.continueAt(ctx, t, first); err != nil || len(plan) > 0 {
+		return true, err
+	}
+	fits, err := d.endsBefore(ctx, t, in, first)
+	if err == nil && !fits {
+		err = d.showAgain(ctx, t, st, in)
+	}
+	return true, err
+}
+
+// endsBefore reports whether the page has all texts of the turn before an event, and nothing of what follows. Clients keep the
+// interrupts that they have answered until a run ends: a page that lost its connection in that run sends the answer again, with what
+// it has.
+func (d *Dialect) endsBefore(ctx context.Context, t *target, in *input, seq chat.Seq) (bool, error) {
+	said := in.upToUser()
+	if len(said) == 0 { // the client sends no history
+		return true, nil
+	}
+	shown := map[string]*message{}
+	for i := range in.Messages {
+		shown[in.Messages[i].ID] = &in.Messages[i]
+	}
+	before, calls := map[string]bool{}, map[string]bool{} // blocks before the event, and calls after it
+	for e, err := range d.Sessions.Events(ctx, t.caller, t.session, chat.Range{After: t.base.Seq - 1}) {
+		if err != nil {
+			return false, err
+		}
+		if e.Seq >= seq {
+			if b, ok := e.Body.(chat.AgentToolCall); ok {
+				calls[cmp.Or(b.CallID, string(e.ID))] = true
+			}
+			continue
+		}
+		before[blockMessage(e.Workstream, chat.FinishedBlock(e.Body), &e)] = true
+		switch b := e.Body.(type) {
+		case chat.AgentToolCall:
+			before[b.CallID] = true
+		case chat.AgentApprovalRequest:
+			for _, c := range b.Calls {
+				before[c.CallID] = true
+			}
+		}
+		m, ok := messageOf(&e)
+		if ok = ok && e.Workstream == mainLine && (m.Role == "assistant" && m.Calls == nil || m.Role == "reasoning"); !ok {
+			continue
+		}
+		// Not every client keeps what the agent was thinking.
+		if has := shown[m.ID]; has == nil && m.Role == "assistant" || has != nil && aguiwire.Text(has.Content) != aguiwire.Text(m.Content) {
+			return false, nil
+		}
+	}
+	return !slices.ContainsFunc(in.Messages[len(said):], func(m message) bool {
+		return (m.Role == "assistant" || m.Role == "reasoning") && aguiwire.Text(m.Content) != "" && !before[m.ID] ||
+			slices.ContainsFunc(m.Calls, func(c aguiwire.Call) bool { return calls[c.ID] && !before[c.ID] })
+	}), nil
 }
 
 // stillOpen reports whether a prompt that takes no answers is open in the log.
@@ -133,6 +188,17 @@ func (d *Dialect) endedBefore(ctx context.Context, t *target, st *chat.State, en
 	return first, nil
 }
 
+// answered returns the ids of the interrupts that a request answers.
+func (in *input) answered() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, e := range in.Resume {
+			if !yield(e.ID) {
+				return
+			}
+		}
+	}
+}
+
 // interruptIDs are the ids of the interrupts of a prompt.
 func interruptIDs(p *chat.Prompt) (ids []string) {
 	for _, i := range aguiwire.Interrupts(p) {
@@ -157,11 +223,13 @@ func differs(p *turnlog.ClosedPrompt, entries map[string]resumeEntry, results ma
 
 // answeredElsewhere returns the event for a prompt that ended outside of this page: its answerer, or the reason of its end.
 func answeredElsewhere(id string, end *chat.Event) event {
-	how := "answered"
+	by := cmp.Or(end.Actor.Name, end.Actor.ID)
+	how, says := "answered", by+" has answered this question already, so your answer does not count."
 	if b, ok := end.Body.(chat.PromptClosed); ok {
-		how = string(b.Reason)
+		how, says = string(b.Reason), "The question was withdrawn, so your answer does not count."
+		if b.Reason == chat.Expired {
+			says = "The deadline of the question has passed, so your answer does not count."
+		}
 	}
-	return event{Type: "CUSTOM", Name: "parley.answered", Value: pages.Marshal(map[string]any{
-		"interruptId": id, "how": how, "by": cmp.Or(end.Actor.Name, end.Actor.ID), "at": end.At,
-	})}
+	return event{Type: "CUSTOM", Name: "parley.answered", Value: pages.Marshal(map[string]any{"interruptId": id, "how": how, "by": by, "at": end.At, "message": says})}
 }

@@ -28,7 +28,7 @@ func (d *Dialect) find(ctx context.Context, c chat.Caller, thread string) (chat.
 func (d *Dialect) findBranch(ctx context.Context, c chat.Caller, in *input) (chat.Session, error) {
 	if in.branches() {
 		for _, id := range in.earlier() {
-			sess, err := d.Sessions.Aliased(ctx, c, alias(in.ThreadID, id))
+			sess, err := d.Sessions.AliasedHere(ctx, c, alias(in.ThreadID, id))
 			if err == nil {
 				err = d.Sessions.ReplaceAlias(ctx, c, alias(in.ThreadID, ""), sess.ID)
 			}

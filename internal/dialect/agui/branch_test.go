@@ -3,6 +3,7 @@ package agui
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -208,5 +209,34 @@ func TestIDOfAnotherPersonIsNotEdited(t *testing.T) {
 	s.user = "alice"
 	if got := said(s.stream("/ag-ui/demo?connect=1", body("th", "c"))); got != "You said: I am aliceYou said: I am bob" {
 		t.Errorf("alice has %q", got)
+	}
+}
+
+// A page knows messages of other clients by the ids that their events have in the session which was copied.
+func TestMessageOfAnotherClientIsKnownInAFork(t *testing.T) {
+	s := newTestServer(t, setup{})
+	s.run(body("th", "r1", "u1 hello"))
+	if _, err := s.Sessions.Append(t.Context(), chat.Trusted, "th", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: "from the console"})}); err != nil {
+		t.Fatal(err)
+	}
+	s.Until("th", chat.TurnCompleted{}.Type(), 2)
+	id := string(s.Events("th", chat.UserMessage{}.Type())[1].ID)
+	for i, text := range []string{"three", "trois", "drei"} { // two forks
+		if got := said(s.run(body("th", fmt.Sprint("r3-", i), "u3 "+text))); got != "You said: "+text {
+			t.Fatal(got)
+		}
+	}
+	again := s.run(body("th", "r4", id+" from the console"))
+	if got := said(again); got != "You said: from the console" {
+		t.Errorf("%q", got)
+	}
+	var ids []string
+	for _, f := range s.stream("/ag-ui/demo?connect=1", body("th", "c")) {
+		if f.Type == "RUN_STARTED" {
+			ids = append(ids, f.Input.Messages[0].ID)
+		}
+	}
+	if len(ids) != 3 {
+		t.Errorf("the thread has the messages %q", ids)
 	}
 }

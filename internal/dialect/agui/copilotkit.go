@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"net/http"
-	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -147,11 +146,11 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	list := []any{}
 	for i := range page.Sessions {
 		s := &page.Sessions[i]
-		if now, err := d.Sessions.Aliased(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
+		if now, err := d.Sessions.AliasedHere(r.Context(), c, alias(threadOf(s), "")); err == nil && now.ID != s.ID {
 			continue // a fork has taken its place in the thread
 		}
 		list = append(list, map[string]any{
-			"id": threadOf(s), "agentId": cmp.Or(agent, s.Agent), "name": s.Title, "archived": s.Archived, "createdAt": s.CreatedAt.Time(),
+			"id": threadOf(s), "agentId": cmp.Or(agent, s.Agent), "name": cmp.Or(s.Title, s.Heading, threadOf(s)), "archived": s.Archived, "createdAt": s.CreatedAt.Time(),
 			"updatedAt": s.UpdatedAt.Time(), "lastRunAt": s.UpdatedAt.Time(), "organizationId": s.Workspace, "createdById": s.Owner.ID,
 		})
 	}
@@ -162,56 +161,61 @@ func (d *Dialect) threads(r *http.Request, c chat.Caller) (any, error) {
 	return map[string]any{"threads": list, "nextCursor": next}, nil
 }
 
-// threadMessages lists the newest messages of a thread in the form of AG-UI.
-func (d *Dialect) threadMessages(r *http.Request, c chat.Caller) (any, error) {
-	sess, err := d.find(r.Context(), c, r.PathValue("thread"))
-	if err != nil {
-		return nil, err
-	}
-	list := []message{}
-	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: maxHydrated, Desc: true, Workstream: &mainLine, Types: messageTypes}) {
+// ofThread answers a request about a thread of the caller.
+func (d *Dialect) ofThread(answer func(r *http.Request, c chat.Caller, id chat.SessionID) (any, error)) edge.Handler {
+	return d.HTTP.Reply(func(r *http.Request, c chat.Caller) (any, error) {
+		sess, err := d.find(r.Context(), c, r.PathValue("thread"))
 		if err != nil {
 			return nil, err
 		}
-		if m, ok := messageOf(&e); ok {
-			list = append(list, m)
-		}
+		return answer(r, c, sess.ID)
+	})
+}
+
+// threadMessages lists the newest messages of a thread, or those before an event, in the form of AG-UI.
+func (d *Dialect) threadMessages(r *http.Request, c chat.Caller, id chat.SessionID) (any, error) {
+	q := edge.NewQuery(r)
+	limit, before := q.Limit(maxHydrated, maxHydrated), q.Sequence("before", 1)
+	if q.Err != nil {
+		return nil, q.Err
 	}
-	slices.Reverse(list)
-	return map[string]any{"messages": list}, nil
+	list := []message{}
+	page, err := d.newest(r.Context(), c, id, limit, before, func(_ *chat.Event, m *message) { list = append(list, *m) })
+	out := map[string]any{"messages": list}
+	if page != nil {
+		out["page"] = page
+	}
+	return out, err
 }
 
 // maxThreadTurns bounds the turns whose frames the inspector gets.
 const maxThreadTurns = 50
 
 // threadEvents lists the frames of the newest turns of a thread.
-func (d *Dialect) threadEvents(r *http.Request, c chat.Caller) (any, error) {
-	ctx, t := r.Context(), &target{caller: c, thread: r.PathValue("thread")}
-	sess, err := d.find(ctx, c, t.thread)
-	if err != nil {
-		return nil, err
-	}
-	t.session = sess.ID
-	for e, err := range d.Sessions.Events(ctx, c, sess.ID, chat.Range{Limit: maxThreadTurns, Desc: true, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
+func (d *Dialect) threadEvents(r *http.Request, c chat.Caller, id chat.SessionID) (any, error) {
+	ctx, t := r.Context(), &target{caller: c, session: id, thread: r.PathValue("thread")}
+	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{Limit: maxThreadTurns, Desc: true, Workstream: &mainLine, Types: []string{chat.TurnStarted{}.Type()}}) {
 		if err != nil {
 			return nil, err
 		}
 		t.base = &e
 	}
-	list := []json.RawMessage{}
-	if t.base != nil {
-		_, err = d.fold(ctx, t, 0, func(_ chat.Seq, f frame) { list = append(list, f.data) })
+	list, size := []json.RawMessage{}, 0
+	if t.base == nil {
+		return map[string]any{"events": list}, nil
 	}
-	return map[string]any{"events": list[max(0, len(list)-maxHydrated):]}, err
+	_, err := d.fold(ctx, t, 0, func(_ chat.Seq, f frame) {
+		list, size = append(list, f.data), size+len(f.data)
+		for ; len(list) > 1 && (len(list) > maxHydrated || size > maxHydratedBytes); list = list[1:] {
+			size, list[0] = size-len(list[0]), nil // so that it is freed
+		}
+	})
+	return map[string]any{"events": list}, err
 }
 
 // threadState is the state that the page sent last.
-func (d *Dialect) threadState(r *http.Request, c chat.Caller) (any, error) {
-	sess, err := d.find(r.Context(), c, r.PathValue("thread"))
-	if err != nil {
-		return nil, err
-	}
-	for e, err := range d.Sessions.Events(r.Context(), c, sess.ID, chat.Range{Limit: recentPrompts, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
+func (d *Dialect) threadState(r *http.Request, c chat.Caller, id chat.SessionID) (any, error) {
+	for e, err := range d.Sessions.Events(r.Context(), c, id, chat.Range{Limit: recentPrompts, Desc: true, Types: []string{chat.UserMessage{}.Type(), "remote.round"}}) {
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -41,6 +42,8 @@ func (in *input) check() error {
 	switch {
 	case in.ThreadID == "":
 		return chat.Errorf(chat.Invalid, "threadId is missing")
+	case in.ThreadID == "." || in.ThreadID == ".." || in.ThreadID == "/": // no path can have them
+		return chat.Errorf(chat.Invalid, "threadId cannot be %q", in.ThreadID)
 	case len(in.ThreadID) > maxID || len(in.RunID) > maxID:
 		return chat.Errorf(chat.Invalid, "threadId and runId have at most %d bytes", maxID)
 	case len(in.Messages) > maxMessages:
@@ -74,6 +77,22 @@ func (in *input) check() error {
 		e.Payload = json.NotNull(e.Payload)
 	}
 	return nil
+}
+
+// callsOf is how many agents have called one another to answer the message of a request.
+func callsOf(r *http.Request) (int, error) {
+	v := r.Header.Get(aguiwire.CallsHeader)
+	if v == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v)
+	switch {
+	case err != nil || n < 0:
+		return 0, chat.Errorf(chat.Invalid, "%s is a number, not %q", aguiwire.CallsHeader, text.Clip(v, 40))
+	case n > aguiwire.MaxCalls:
+		return 0, chat.Errorf(chat.Invalid, "more than %d agents have called one another to answer this message, so they probably do it in a circle", aguiwire.MaxCalls)
+	}
+	return n, nil
 }
 
 // variantOf is the variant of answers to a request.
@@ -118,7 +137,7 @@ func (in *input) messageContext() (json.RawMessage, error) {
 		Own    stored            `json:"agui"`
 		Tools  []chat.ClientTool `json:"client_tools,omitempty"`
 		System string            `json:"system,omitempty"`
-	}{stored{Run: in.RunID, State: notEmpty(in.State), Props: notEmpty(in.Props)}, in.Tools, in.system()})
+	}{stored{Run: in.RunID, State: notEmpty(in.State), Props: notEmpty(in.Props), Calls: in.Calls}, in.Tools, in.system()})
 }
 
 // notEmpty is a value, nil when it is null or an empty object.

@@ -37,7 +37,8 @@ type frame struct {
 type encoder struct {
 	variant variant
 	thread  string
-	whole   bool // the entries begin with the session; what happens outside of turns is shown too
+	client  string // the id of the client's run, where it may be another one than that of the run that is shown
+	whole   bool   // the entries begin with the session; what happens outside of turns is shown too
 
 	messages map[chat.Seq]*chat.Event // user messages that no turn has taken up
 	imported []message                // the history of the page that began the session
@@ -256,7 +257,7 @@ func (x *encoder) continuedID(e *chat.Event) string {
 // storedOf is what this dialect has stored with a message.
 func storedOf(e *chat.Event) stored {
 	if b, ok := e.Body.(chat.UserMessage); ok && e.Via == via {
-		return own[stored](b.Context)
+		return aguiwire.Own[stored](b.Context)
 	}
 	return stored{}
 }
@@ -348,7 +349,7 @@ func (x *encoder) end() {
 		}
 		x.waiting = append(x.waiting, p.RequestID)
 	}
-	x.finish(openOutcome(x.prompts, x.variant, x.run.id))
+	x.finish(openOutcome(x.prompts, x.variant, cmp.Or(x.client, x.run.id)))
 }
 
 // finish ends the run without an error.

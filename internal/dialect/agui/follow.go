@@ -61,7 +61,8 @@ func (d *Dialect) open(ctx context.Context, t *target, o pages.Opening) (pages.V
 		}
 	}
 	v := &view{target: t, enc: newEncoder(t.variant, t.thread)}
-	if v.enc.whole = t.whole; t.whole {
+	v.enc.client, v.enc.whole = t.runID, t.whole
+	if t.whole {
 		return v, 0, nil
 	}
 	if t.base == nil {

@@ -116,9 +116,16 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 			return nil, err
 		}
 	}
+	out.Page, err = d.newest(ctx, c, sess.ID, limit, before, func(e *chat.Event, m *message) { out.Add(m, e.At.Time()) })
+	return out, err
+}
+
+// newest calls each with the newest messages of a session, or with those before an event, the oldest first. The page is nil when there
+// are no older ones.
+func (d *Dialect) newest(ctx context.Context, c chat.Caller, id chat.SessionID, limit int, before chat.Seq, each func(e *chat.Event, m *message)) (page map[string]any, err error) {
 	var events []chat.Event
 	messages, size, ofAgent := 0, 0, false
-	for e, err := range d.Sessions.Events(ctx, c, sess.ID, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: messageTypes}) {
+	for e, err := range d.Sessions.Events(ctx, c, id, chat.Range{Before: before, Limit: maxHydrated + 1, Desc: true, Workstream: &mainLine, Types: messageTypes}) {
 		if err != nil {
 			return nil, err
 		}
@@ -127,17 +134,17 @@ func (d *Dialect) hydrate(ctx context.Context, c chat.Caller, thread string, lim
 			messages++
 		}
 		if size += len(e.Payload); len(events) > 0 && (messages > limit || len(events) == maxHydrated || size > maxHydratedBytes) {
-			out.Page = map[string]any{"truncated": true, "cursor": strconv.FormatUint(uint64(events[len(events)-1].Seq), 10)}
+			page = map[string]any{"truncated": true, "cursor": strconv.FormatUint(uint64(events[len(events)-1].Seq), 10)}
 			break
 		}
 		events, ofAgent = append(events, e), !user
 	}
 	for _, e := range slices.Backward(events) {
 		if m, ok := messageOf(&e); ok {
-			out.Add(&m, e.At.Time())
+			each(&e, &m)
 		}
 	}
-	return out, nil
+	return page, nil
 }
 
 // now sets the running run of a thread, or its open interrupts. It returns the event that begins the run: its messages come again when

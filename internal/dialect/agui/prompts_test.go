@@ -75,7 +75,7 @@ func TestInterruptHasItsDeadline(t *testing.T) {
 		t.Errorf("got %q", said(frames))
 	}
 	late := s.run(resumed("th", "r3", answerEntry(i.ID, `{"value":"sms"}`)))
-	if late[1].Type != "CUSTOM" || late[1].Name != "parley.answered" || !strings.Contains(string(late[1].Value), "expired") || said(late) != "No answer in time." {
+	if late[1].Type != "CUSTOM" || late[1].Name != "parley.answered" || !strings.Contains(string(late[1].Value), "The deadline of the question has passed") || said(late) != "No answer in time." {
 		t.Errorf("a late answer: %s", late[1].json)
 	}
 	// Clients before 1.0 refuse every answer after the deadline, so they read it in the metadata.
@@ -194,6 +194,11 @@ func TestInvalidAnswerLeavesThePromptOpen(t *testing.T) {
 		t.Error("something was written")
 	}
 	if frames := s.run(resumed("th", "r3", answerEntry(id, `{"value":"sms"}`))); said(frames) != "You answered: sms" {
+		t.Errorf("got %q", said(frames))
+	}
+	id = last(s.run(body("th", "r4", "u4 /approve deploy {}"))).Outcome.Interrupts[0].ID
+	s.refused(400, "/ag-ui/demo", resumed("th", "r5", answerEntry(id, `{"approved":true,"editedArgs":"{}"}`)))
+	if frames := s.run(resumed("th", "r6", answerEntry(id, `{"approved":true,"editedArgs":null}`))); said(frames) != "deploy gave {}" {
 		t.Errorf("got %q", said(frames))
 	}
 }
@@ -375,5 +380,40 @@ func TestPagesAnswerAtOnce(t *testing.T) {
 		if !strings.Contains(text, `"RUN_FINISHED"`) || !strings.Contains(text, answer) {
 			t.Errorf("page %d: %s", i, text)
 		}
+	}
+}
+
+// A message that comes while a turn with an open question is being stopped is neither an answer nor lost: the next turn answers it.
+func TestMessageWhileAQuestionIsStopped(t *testing.T) {
+	for _, what := range []string{"question", "approval"} {
+		release := make(chan struct{})
+		s := newTestServer(t, setup{agents: map[string]agentType{"slow": agent.Func(func(ctx context.Context, turn *agent.Turn) (err error) {
+			switch turn.Text() {
+			case "question":
+				_, err = turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Who?"})
+			case "approval":
+				_, err = turn.Approve(ctx, chat.AgentApprovalRequest{Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "pay"}}})
+			default:
+				return turn.Say(ctx, "You said: "+turn.Text())
+			}
+			<-release // it takes a while to stop
+			return err
+		})}})
+		if end := last(s.stream("/ag-ui/slow", body("th", "r1", "u1 "+what))); end.Outcome.Type != "interrupt" {
+			t.Fatal(end.json)
+		}
+		if _, text, _ := s.Call("POST", "/api/copilotkit/agent/slow/stop/th", `{}`); strings.TrimSpace(text) != `{"stopped":true}` {
+			t.Fatal(text)
+		}
+		res := s.open("/ag-ui/slow", body("th", "r2", "u1 "+what, "u2 hello"))
+		close(release)
+		frames, err := readFrames(res.Reader, -1)
+		if res.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if said(frames) != "You said: hello" || last(frames).RunID != "r2" || s.count("th", chat.UserInputResponse{}) != 0 {
+			t.Errorf("%s: %q, %s", what, said(frames), last(frames).json)
+		}
+		s.Close()
 	}
 }

@@ -1,6 +1,7 @@
 package agui
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/servertest"
@@ -159,6 +161,8 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 	}{
 		"no JSON":          {400, "/ag-ui/demo", `{`},
 		"no thread":        {400, "/ag-ui/demo", `{"runId":"r","messages":[]}`},
+		"no path":          {400, "/ag-ui/demo", body("..", "r", "u1 x")},
+		"a slash":          {400, "/ag-ui/demo", body("/", "r", "u1 x")},
 		"other major":      {400, "/ag-ui/demo", strings.Replace(body("bad", "r", "u1 x"), `"1.0"`, `"2.0"`, 1)},
 		"no agent":         {404, "/ag-ui/nobody", body("bad", "r", "u1 x")},
 		"no id":            {400, "/ag-ui/demo", body("bad", "r", `{"role":"user","content":"x"}`)},
@@ -298,5 +302,96 @@ func TestMessageOfAnotherClientIsNotAskedAgain(t *testing.T) {
 	frames := s.run(body("th", "r3", id+" from the console"))
 	if said(frames) != "You said: from the console" || s.count("th", chat.UserMessage{}) != 2 {
 		t.Errorf("%q, %d messages", said(frames), s.count("th", chat.UserMessage{}))
+	}
+}
+
+// A page that lost its connection in the run after an answer has the question still open: it sends the answer again, with what it has.
+func TestPageLosesItsConnectionAfterAnAnswer(t *testing.T) {
+	s := newTestServer(t, setup{})
+	asked := s.run(body("th", "r1", "u1 /approve deploy {}"))
+	question := last(asked).Outcome.Interrupts[0]
+	approve := answerEntry(question.ID, `{"approved":true}`)
+	call := `{"id":"` + question.ToolCallID + `","role":"assistant","toolCalls":[{"id":"` + question.ToolCallID + `","type":"function","function":{"name":"deploy","arguments":"{}"}}]}`
+	first := s.run(resumed("th", "r2", approve, "u1 /approve deploy {}", call))
+	if types(first) != "RUN_STARTED TOOL_CALL_RESULT TEXT_MESSAGE_START TEXT_MESSAGE_CONTENT TEXT_MESSAGE_END RUN_FINISHED" {
+		t.Fatal(types(first))
+	}
+	if again := s.run(resumed("th", "r3", approve, "u1 /approve deploy {}", call)); types(again) != types(first) {
+		t.Errorf("without a part of the run: %s", types(again))
+	}
+	part := `{"id":"` + first[2].MessageID + `","role":"assistant","content":"deploy ga"}`
+	for _, entry := range []string{approve, answerEntry(question.ID, `{"approved":false}`), `{"interruptId":"` + question.ID + `","status":"cancelled"}`} {
+		again := s.run(resumed("th", "r3", entry, "u1 /approve deploy {}", call, part))
+		var snapshot []string
+		for _, f := range again {
+			for _, m := range f.Messages {
+				snapshot = append(snapshot, m.ID)
+			}
+		}
+		if strings.Join(snapshot, " ") != "u1" || said(again) != "deploy gave {}" || last(again).Type != "RUN_FINISHED" || last(again).Outcome.Type != "success" {
+			t.Errorf("%s: %s, the page keeps %q and gets %q", entry, types(again), snapshot, said(again))
+		}
+	}
+}
+
+// What such a page gets may break off, too. Then it lacks texts before the answer.
+func TestPageLosesItsConnectionBeforeAnAnswerIsShownAgain(t *testing.T) {
+	twice := agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+		if err := turn.Say(ctx, "before"); err != nil {
+			return err
+		}
+		_, err := turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Go on?"})
+		if err != nil {
+			return err
+		}
+		return turn.Say(ctx, "after")
+	})
+	s := newTestServer(t, setup{agents: map[string]agentType{"demo2": twice}})
+	first := s.stream("/ag-ui/demo2", body("th", "r1", "u1 go"))
+	answer := answerEntry(last(first).Outcome.Interrupts[0].ID, `{"value":"yes"}`)
+	has := func(text string) string {
+		return `{"id":"` + first[1].MessageID + `","role":"assistant","content":"` + text + `"}`
+	}
+	whole := s.stream("/ag-ui/demo2", resumed("th", "r2", answer, "u1 go", has("before")))
+	if said(whole) != "after" {
+		t.Fatalf("the answer gets %q", said(whole))
+	}
+	for _, c := range []struct {
+		messages []string
+		want     string
+	}{
+		{[]string{"u1 go", has("before")}, "after"},
+		{[]string{"u1 go", has("bef")}, "beforeafter"},
+		{[]string{"u1 go"}, "beforeafter"},
+		{nil, "after"}, // it keeps no history
+		// An agent of another Parley server has workstreams as calls.
+		{[]string{"u1 go", has("before"), `{"id":"w1","role":"assistant","toolCalls":[{"id":"w1","type":"function","function":{"name":"Part 1","arguments":"{}"}}]}`}, "after"},
+	} {
+		if got := s.stream("/ag-ui/demo2", resumed("th", "r3", answer, c.messages...)); said(got) != c.want {
+			t.Errorf("a page with %q gets %q, not %q", c.messages, said(got), c.want)
+		}
+	}
+}
+
+// The same for a message that answered a question.
+func TestPageLosesItsConnectionAfterAMessageThatAnswers(t *testing.T) {
+	s := newTestServer(t, setup{})
+	s.run(body("th", "r1", "u1 /ask text"))
+	first := s.run(body("th", "r2", "u1 /ask text", "u2 Ann"))
+	again := s.run(body("th", "r3", "u1 /ask text", "u2 Ann", `{"id":"`+first[1].MessageID+`","role":"assistant","content":"You a"}`))
+	if again[1].Type != "MESSAGES_SNAPSHOT" || len(again[1].Messages) != 2 || said(again) != said(first) {
+		t.Errorf("%s %q, not %q", types(again), said(again), said(first))
+	}
+}
+
+// A page may use any id. That of an event of another session names nothing in this one, although both sessions have an event of that number.
+func TestIDOfAnEventOfAnotherSessionIsNew(t *testing.T) {
+	s := newTestServer(t, setup{})
+	s.run(body("one", "r1", "u1 hello"))
+	s.run(body("two", "r1", "u1 hello"))
+	asked := s.Events("one", chat.UserMessage{}.Type())[0]
+	frames := s.run(body("two", "r2", string(asked.ID)+" another"))
+	if said(frames) != "You said: another" || s.count("two", chat.UserMessage{}) != 2 {
+		t.Errorf("%q, %d messages", said(frames), s.count("two", chat.UserMessage{}))
 	}
 }

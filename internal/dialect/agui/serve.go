@@ -63,9 +63,9 @@ func (d *Dialect) Routes() []wire.Route {
 		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/connect", d.postRun),
 		d.HTTP.Route("POST "+runtime+"/agent/{agentname}/stop/{thread}", d.HTTP.Reply(d.stop)),
 		d.HTTP.Route("GET "+runtime+"/threads", d.HTTP.Reply(d.threads)),
-		d.HTTP.Route("GET "+runtime+"/threads/{thread}/messages", d.HTTP.Reply(d.threadMessages)),
-		d.HTTP.Route("GET "+runtime+"/threads/{thread}/events", d.HTTP.Reply(d.threadEvents)),
-		d.HTTP.Route("GET "+runtime+"/threads/{thread}/state", d.HTTP.Reply(d.threadState)),
+		d.HTTP.Route("GET "+runtime+"/threads/{thread}/messages", d.ofThread(d.threadMessages)),
+		d.HTTP.Route("GET "+runtime+"/threads/{thread}/events", d.ofThread(d.threadEvents)),
+		d.HTTP.Route("GET "+runtime+"/threads/{thread}/state", d.ofThread(d.threadState)),
 		d.HTTP.Route("POST "+runtime, d.single),
 		d.HTTP.Route(runtime+"/", d.notOffered),
 	}
@@ -108,6 +108,9 @@ func (d *Dialect) run(w http.ResponseWriter, r *http.Request, c chat.Caller, age
 	connect, in.Branch = q.Bool("connect", connect), q.Bool("branch", false)
 	if q.Err != nil {
 		return q.Err
+	}
+	if in.Calls, err = callsOf(r); err != nil {
+		return err
 	}
 	if agent, err = d.agentName(c, agent); err != nil {
 		return err

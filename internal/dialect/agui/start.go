@@ -42,6 +42,9 @@ func (d *Dialect) start(ctx context.Context, c chat.Caller, agent string, in *in
 		return nil, err
 	}
 	t.session = sess.ID
+	if err := d.Asked(ctx, c, sess.ID, in.answered()); err != nil {
+		return nil, err
+	}
 	st, err := d.Sessions.State(ctx, c, sess.ID)
 	if err == nil {
 		err = c.May(&st.Session, chat.Answerer)
@@ -102,6 +105,9 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 	}
 	if e == nil {
 		asks := slices.IndexFunc(st.Prompts, func(p *chat.Prompt) bool { return p.Workstream == mainLine })
+		if turn := st.Line(mainLine).Turn; turn != nil && turn.Stopping {
+			asks = -1 // the prompts end with the turn, and the next one answers the message
+		}
 		if asks >= 0 && replaced == nil {
 			// When another answer is first in this moment it is a message like any other.
 			if err := d.reply(ctx, t, st, st.Prompts[asks], in, id, draft); chat.ReasonOf(err) != chat.PromptEnded {
@@ -128,16 +134,20 @@ func sameText(e *chat.Event, draft *chat.Draft) bool {
 // showAgain handles a request that adds nothing, such as that of a page that lost its connection: the runs that answer its newest message are
 // shown from their start.
 func (d *Dialect) showAgain(ctx context.Context, t *target, st *chat.State, in *input) error {
-	if said := in.upToUser(); len(said) > 0 && len(said) < len(in.Messages) {
+	if said := in.upToUser(); len(said) > 0 {
 		e, err := d.sent(ctx, t, said[len(said)-1].ID)
 		if err != nil {
 			return err
 		}
 		if e != nil && !storedOf(e).Imported {
-			t.message, t.rest = e.Seq, true
 			// The page has parts of these runs; the snapshot removes them.
 			t.extra = append(t.extra, event{Type: "MESSAGES_SNAPSHOT", Messages: said})
-			return nil
+			t.message, t.rest = e.Seq, true
+			if _, reply := e.Body.(chat.UserInputResponse); reply {
+				t.message = 0
+				err = d.continueAt(ctx, t, e.Seq)
+			}
+			return err
 		}
 	}
 	return d.attach(ctx, t, st)

@@ -23,7 +23,7 @@ func (i threadInfo) metadata() json.RawMessage {
 	return pages.Marshal(map[string]threadInfo{via: i})
 }
 
-func infoOf(s *chat.Session) threadInfo { return own[threadInfo](s.Metadata) }
+func infoOf(s *chat.Session) threadInfo { return aguiwire.Own[threadInfo](s.Metadata) }
 
 // threadOf is the id by which the owner's clients know a session.
 func threadOf(s *chat.Session) string { return cmp.Or(infoOf(s).Thread, string(s.ID)) }

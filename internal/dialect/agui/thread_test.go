@@ -1,13 +1,17 @@
 package agui
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
 )
@@ -213,5 +217,86 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	}
 	if got := said(s.stream("/ag-ui/demo?connect=1", body("th", "c"))); got != "You said: edited" {
 		t.Errorf("the thread has %q", got)
+	}
+}
+
+// A thread is listed with its title, else with the beginning of what was said first.
+func TestThreadsHaveNames(t *testing.T) {
+	s := newTestServer(t, setup{})
+	s.run(body("a", "r1", "u1 Where is  the\nsea?", `{"id":"x","role":"assistant","content":"There."}`, "u2 hello"))
+	s.run(body("b", "r2", "u1 hello"))
+	s.run(body("c", "r3", `{"id":"u1","role":"user","content":[{"type":"image","source":{"type":"url","value":"https://example.com/a.png"}}]}`))
+	title := "Plans"
+	if _, err := s.Sessions.Update(t.Context(), chat.Trusted, "b", chat.SessionUpdated{Title: &title}); err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := s.Call("GET", "/api/copilotkit/threads", "")
+	var list struct{ Threads []struct{ ID, Name string } }
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, one := range list.Threads {
+		got[one.ID] = one.Name
+	}
+	if want := map[string]string{"a": "Where is the", "b": "Plans", "c": "c"}; !maps.Equal(got, want) {
+		t.Errorf("the names are %q", got)
+	}
+}
+
+// The list of a thread with very much text has the newest messages, and a page can go on with the older ones.
+func TestListsAreBounded(t *testing.T) {
+	s := newTestServer(t, setup{secured: true})
+	s.user = "alice"
+	if _, _, err := s.Sessions.Create(t.Context(), callerOf("alice"), chat.NewSession{ID: "long", Agent: chat.NoAgent}); err != nil {
+		t.Fatal(err)
+	}
+	const messages, size = 40, 500 << 10
+	for i := range messages {
+		text := fmt.Sprintf("%02d ", i) + strings.Repeat("x", size)
+		if _, err := s.Sessions.Append(t.Context(), chat.Trusted, "long", []chat.Draft{chat.NewDraft(chat.UserMessage{Text: text})}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var seen []string
+	for before, pages := "", 0; pages == 0 || before != ""; pages++ {
+		_, text, _ := s.Call("GET", "/api/copilotkit/threads/long/messages"+before, "", s.header(nil)...)
+		var list struct {
+			Messages []struct{ Content string }
+			Page     struct {
+				Truncated bool
+				Cursor    string
+			}
+		}
+		if err := json.Unmarshal([]byte(text), &list); err != nil || len(text) > maxHydratedBytes+1<<20 || len(list.Messages) == 0 {
+			t.Fatalf("%d bytes, %d messages, %v", len(text), len(list.Messages), err)
+		}
+		var numbers []string
+		for _, m := range list.Messages {
+			numbers = append(numbers, m.Content[:2])
+		}
+		seen, before = append(numbers, seen...), ""
+		if list.Page.Truncated {
+			before = "?before=" + list.Page.Cursor
+		}
+	}
+	if len(seen) != messages || !slices.IsSorted(seen) {
+		t.Errorf("the pages have %q", seen)
+	}
+}
+
+// The events of a thread for CopilotKit's inspector are the newest ones.
+func TestEventsOfAThreadAreBounded(t *testing.T) {
+	s := newTestServer(t, setup{agents: map[string]agentType{"long": agent.Func(func(ctx context.Context, turn *agent.Turn) error {
+		return turn.Say(ctx, strings.Repeat("x", 500<<10))
+	})}})
+	for i := range 40 {
+		if got := last(s.stream("/ag-ui/long", body("th", fmt.Sprint("r", i), fmt.Sprintf("u%d go", i)))); got.Type != "RUN_FINISHED" {
+			t.Fatal(got.Type)
+		}
+	}
+	_, text, _ := s.Call("GET", "/api/copilotkit/threads/th/events", "", s.header(nil)...)
+	if !strings.Contains(text, `"runId":"r39"`) || strings.Contains(text, `"runId":"r0"`) || len(text) > maxHydratedBytes+1<<20 {
+		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
 }

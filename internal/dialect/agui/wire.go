@@ -11,6 +11,7 @@ type (
 	part        = aguiwire.Part
 	resumeEntry = aguiwire.Resume
 	outcome     = aguiwire.Outcome
+	stored      = aguiwire.Stored
 )
 
 // input is the body of a request for a run.
@@ -20,6 +21,7 @@ type input struct {
 	PythonRun    string `json:"run_id,omitempty"`
 
 	Branch bool `json:"-"` // from the query: see branches
+	Calls  int  `json:"-"` // from aguiwire.CallsHeader
 }
 
 // event is an event of any type. Optional fields are left out: clients refuse null.
@@ -51,24 +53,4 @@ type event struct {
 	Usage     []aguiwire.Tokens `json:"usage,omitempty"`
 	Metadata  map[string]any    `json:"metadata,omitempty"`
 	Time      int64             `json:"timestamp,omitempty"` // milliseconds
-}
-
-// own reads what this dialect has written to a context or to metadata, under "agui". Other clients may store anything there.
-func own[T any](raw json.RawMessage) T {
-	var m struct {
-		Own T `json:"agui"`
-	}
-	if json.Unmarshal(raw, &m) != nil {
-		m.Own = *new(T)
-	}
-	return m.Own
-}
-
-// stored is what the context of a user.message has under "agui".
-type stored struct {
-	Run       string          `json:"run_id,omitempty"`
-	MessageID string          `json:"message_id,omitempty"` // where it is not the client_id
-	State     json.RawMessage `json:"state,omitempty"`
-	Props     json.RawMessage `json:"forwarded_props,omitempty"`
-	Imported  bool            `json:"imported,omitempty"` // from the history of a page; no turn answers it
 }

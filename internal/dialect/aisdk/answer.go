@@ -9,7 +9,7 @@ import (
 )
 
 // answer stores the answers in a page's assistant message. The response continues the message behind the last prompt that the
-// page has answered, also when somebody else was first.
+// page has, also when somebody else has answered first. It is empty while a question that the page has is open.
 func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, legacy bool) (target, error) {
 	defer d.Lock(c, req.chat)()
 	sess, err := d.find(ctx, c, req.chat)
@@ -24,6 +24,9 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 		return target{}, invalid("There is nothing to send: the last message is the agent's, and it has no answer.")
 	}
 	turn, err := d.turnOfMessage(ctx, c, sess.ID, req.message.ID)
+	if err == nil {
+		err = d.Asked(ctx, c, sess.ID, slices.Values(given.ids()))
+	}
 	if err != nil {
 		return target{}, err
 	}
@@ -32,13 +35,14 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 		return target{}, err
 	}
 	var drafts []chat.Draft
-	var last *asked
+	var last *asked // of those that the page has
+	found := false
 	for _, p := range all {
-		if !given.mentions(&p.Prompt) {
-			continue
+		answered := given.mentions(&p.Prompt)
+		if found = found || answered; answered || given.shows(&p.Prompt) {
+			last = p
 		}
-		last = p
-		if !p.open {
+		if !answered || !p.open {
 			continue
 		}
 		draft, err := given.draft(&p.Prompt)
@@ -48,17 +52,24 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, req *sendRequest, l
 		drafts = append(drafts, draft)
 		p.open = false
 	}
-	if last == nil {
+	if !found {
 		return target{}, invalid("The answer does not belong to a question of the agent; load the chat again.")
 	}
 	if err := d.storeAnswers(ctx, c, sess.ID, drafts); err != nil {
 		return target{}, err
 	}
+	if req.message.goesOn(&last.Prompt) { // the response would be appended to the part that the page has
+		return target{}, chat.Errorf(chat.Conflict, "The answer is stored, and the page has a part of what follows: resume the chat, or load it again.")
+	}
 	t := target{session: sess.ID, turn: turn.Seq, at: segment{last.at.message, last.at.index + 1}}
 	t.run = runID(turn.Turn, t.at)
-	// The response is empty while an earlier question of the message is open.
-	t.nothing = slices.ContainsFunc(all[:slices.Index(all, last)], func(p *asked) bool { return p.open && p.at.message == last.at.message })
-	return t, nil
+	open := slices.DeleteFunc(all[:slices.Index(all, last)+1], func(p *asked) bool { return !p.open || p.at.message != last.at.message })
+	t.nothing = len(open) > 0
+	if slices.ContainsFunc(open, func(p *asked) bool { return given.shows(&p.Prompt) }) && !slices.ContainsFunc(open, func(p *asked) bool { return given.inLastStep(&p.Prompt) }) {
+		// After a proper end the page would send the same again, and so on: it looks at the last step only.
+		err = chat.Errorf(chat.Conflict, "The answer is stored. The agent also waits for an answer to an earlier question of its message.")
+	}
+	return t, err
 }
 
 // storeAnswers stores answers to prompts. A prompt that has ended meanwhile keeps its first answer.

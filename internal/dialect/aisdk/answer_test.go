@@ -1,6 +1,7 @@
 package aisdk
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/servertest"
 )
 
@@ -37,11 +40,49 @@ func TestAnApprovalContinuesTheMessage(t *testing.T) {
 			if late := s.answer("c1", asked.id(t), part); fmt.Sprint(late.chunks) != fmt.Sprint(rest.chunks) {
 				t.Errorf("the same answer again gets %v", late.chunks)
 			}
+			// A page that lost its connection has a part of the rest, and would append the whole of it.
+			if again := s.answer("c1", asked.id(t), part+`,{"type":"text","text":"deploy ga"}`); again.status != http.StatusConflict || !strings.Contains(again.text, "resume the chat") {
+				t.Errorf("the same answer with a part of the rest gets %d %s %v", again.status, again.text, again.chunks)
+			}
 			if n := len(s.Events("c1", "user.approval_response")); n != 1 {
 				t.Errorf("%d answers are stored", n)
 			}
 		}
 	})
+}
+
+// null is neither yes nor no, as the decision and as the output of the tool that asks a page of version 5.
+func TestNullDecidesNothing(t *testing.T) {
+	s := newTestServer(t, nil)
+	for id, ask := range map[string]string{"call": "/approve deploy {}", "permission": "/permission mail"} {
+		asked := s.say(id, "m1", ask)
+		request := asked.find(t, chunkToolAsk)
+		before := len(s.Events(chat.SessionID(id)))
+		for _, part := range []string{
+			`{"type":"dynamic-tool","toolName":"deploy","toolCallId":"CALL","state":"approval-responded","input":{},"approval":{"id":"APPROVAL","approved":null}}`,
+			`{"type":"tool-approve_call","toolCallId":"APPROVAL","state":"output-available","input":{},"output":null}`,
+			`{"type":"tool-approve_call","toolCallId":"APPROVAL","state":"output-available","input":{},"output":{"approved":null}}`,
+		} {
+			part = strings.NewReplacer("CALL", request["toolCallId"].(string), "APPROVAL", request["approvalId"].(string)).Replace(part)
+			if got := s.answer(id, asked.id(t), part); got.status < 400 || strings.HasPrefix(got.text, "{") || got.text == "" {
+				t.Errorf("%s, %s: %d %s %v", ask, part, got.status, got.text, got.chunks)
+			}
+		}
+		if len(s.Events(chat.SessionID(id))) != before {
+			t.Errorf("%s: something was written", ask)
+		}
+	}
+}
+
+func TestAnAnswerThatIsTooLargeIsRefused(t *testing.T) {
+	s := newTestServer(t, nil)
+	asked := s.say("c1", "m1", "/approve deploy {}")
+	request := asked.find(t, chunkToolAsk)
+	part := fmt.Sprintf(`{"type":"dynamic-tool","toolName":"deploy","toolCallId":%q,"state":"approval-responded","input":{},"approval":{"id":%q,"approved":false,"reason":%q}}`,
+		request["toolCallId"], request["approvalId"], strings.Repeat("x", 1<<20))
+	if got := s.answer("c1", asked.id(t), part); got.status != http.StatusRequestEntityTooLarge || got.text != "An answer has at most 768 KiB." {
+		t.Errorf("%d %s", got.status, got.text)
+	}
 }
 
 func TestAForgedApprovalWritesNothing(t *testing.T) {
@@ -99,6 +140,7 @@ func TestAMessageAnswersAQuestion(t *testing.T) {
 		}
 		var list []struct {
 			ID, Role string
+			Parts    []struct{ Type, State, Output string }
 		}
 		_, body, _ := s.Call("GET", "/api/chat/c1/messages", "")
 		if err := json.Unmarshal([]byte(body), &list); err != nil {
@@ -110,6 +152,8 @@ func TestAMessageAnswersAQuestion(t *testing.T) {
 		}
 		if want := []string{"m1", asked.id(t), "m2", rest.id(t)}; !slices.Equal(ids, want) {
 			t.Errorf("the messages are %v, not %v", ids, want)
+		} else if question := list[1].Parts[len(list[1].Parts)-1]; question.State != stateOutput || question.Output != "blue" {
+			t.Errorf("a page that is loaded again shows the question as %+v", question)
 		}
 	})
 }
@@ -192,5 +236,39 @@ func TestAMessageFollowsAnAnsweredQuestion(t *testing.T) {
 		if n := len(s.Events("c1", "user.input_response")); n != 1 {
 			t.Errorf("%s: %d answers are stored", state, n)
 		}
+	}
+}
+
+// A message that comes while a turn with an open question is being stopped is neither an answer nor refused: the next turn answers it.
+func TestMessageWhileAQuestionIsStopped(t *testing.T) {
+	for _, what := range []string{"question", "approval"} {
+		release := make(chan struct{})
+		s := newTestServer(t, map[string]agent.Agent{"slow": agent.Func(func(ctx context.Context, turn *agent.Turn) (err error) {
+			switch turn.Text() {
+			case "question":
+				_, err = turn.Ask(ctx, chat.AgentInputRequest{InputType: chat.InputText, Text: "Who?"})
+			case "approval":
+				_, err = turn.Approve(ctx, chat.AgentApprovalRequest{Calls: []chat.ApprovalCall{{CallID: "c1", Tool: "pay"}}})
+			default:
+				return turn.Say(ctx, "You said: "+turn.Text())
+			}
+			<-release // it takes a while to stop
+			return err
+		})})
+		message := func(id, text string) string {
+			return strings.Replace(userMessage("c1", id, text), "{", `{"agent":"slow",`, 1)
+		}
+		if asked := s.post(message("m1", what)); asked.finish(t) != finishTools {
+			t.Fatalf("%v", asked.chunks)
+		}
+		if code, text, _ := s.Call("POST", "/api/chat/c1/stop", "", s.header()...); code != http.StatusOK {
+			t.Fatal(code, text)
+		}
+		res := s.Send("POST", "/api/chat", message("m2", "hello"), s.header()...)
+		close(release)
+		if got := s.read(res, 0); got.words() != "You said: hello" {
+			t.Errorf("%s: %d %s %v", what, got.status, got.text, got.chunks)
+		}
+		s.Close()
 	}
 }

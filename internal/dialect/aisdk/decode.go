@@ -80,11 +80,8 @@ type pageApproval struct {
 
 func invalid(format string, args ...any) error { return chat.Errorf(chat.Invalid, format, args...) }
 
-// decodeSend reads the body of a request.
+// decodeSend decodes a body or a frame that [edge.CheckJSON] has checked.
 func decodeSend(b []byte) (*sendRequest, error) {
-	if err := edge.CheckJSON(b); err != nil {
-		return nil, err
-	}
 	var in sendBody
 	if err := edge.Decode(b, &in); err != nil {
 		return nil, err
@@ -158,7 +155,11 @@ func messageContext(system string, raw json.RawMessage) (json.RawMessage, error)
 		if name == "" || len(name) > 128 {
 			return nil, invalid("The name of a tool has 1 to 128 bytes.")
 		}
-		tools = append(tools, chat.ClientTool{Name: name, Description: byName[name].Description, Parameters: byName[name].Parameters})
+		schema := json.NotNull(byName[name].Parameters)
+		if len(schema) > 0 && schema[0] != '{' {
+			return nil, invalid("The parameters of the tool %q are not a JSON Schema.", name)
+		}
+		tools = append(tools, chat.ClientTool{Name: name, Description: byName[name].Description, Parameters: schema})
 	}
 	if system == "" && tools == nil {
 		return nil, nil
@@ -187,7 +188,7 @@ var partTypes = []string{"text", "file", "step-start", "reasoning", "reasoning-f
 func (m *pageMessage) body() (b chat.UserMessage, err error) {
 	b.Text = m.text()
 	for _, p := range m.Parts {
-		if !slices.Contains(partTypes, p.Type) && !strings.HasPrefix(p.Type, "tool-") && !strings.HasPrefix(p.Type, "data-") {
+		if !slices.Contains(partTypes, p.Type) && !strings.HasPrefix(p.Type, "tool-") && !isData(p.Type) {
 			return b, invalid("The message has a part of the type %q, which is not supported: send text and files.", text.Clip(p.Type, 80))
 		}
 		if p.Type != "file" {

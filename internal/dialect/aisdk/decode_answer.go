@@ -1,6 +1,9 @@
 package aisdk
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/json"
@@ -11,13 +14,24 @@ import (
 type answers struct {
 	approvals map[string]*pageApproval
 	outputs   map[string]*pagePart
+	calls     map[string]bool // all calls of the message; true for those of its last step
+}
+
+// ids returns the ids of what is answered.
+func (a *answers) ids() []string {
+	return slices.AppendSeq(slices.Collect(maps.Keys(a.approvals)), maps.Keys(a.outputs))
 }
 
 // answers collects what the page has answered.
 func (m *pageMessage) answers() answers {
-	a := answers{approvals: map[string]*pageApproval{}, outputs: map[string]*pagePart{}}
+	a := answers{approvals: map[string]*pageApproval{}, outputs: map[string]*pagePart{}, calls: map[string]bool{}}
 	for i := range m.Parts {
 		p := &m.Parts[i]
+		if a.calls[p.Call] = true; p.Type == "step-start" {
+			for id := range a.calls {
+				a.calls[id] = false
+			}
+		}
 		if p.Approval != nil && p.Approval.Approved != nil {
 			a.approvals[p.Approval.ID] = p.Approval
 		}
@@ -30,10 +44,32 @@ func (m *pageMessage) answers() answers {
 
 // mentions reports whether the page has answered a prompt, wholly or in part.
 func (a *answers) mentions(p *chat.Prompt) bool {
-	for _, id := range append(partsOf(p, false), partsOf(p, true)...) {
+	for _, id := range partsOf(p) {
 		if a.outputs[id] != nil || a.approvals[id] != nil {
 			return true
 		}
+	}
+	return false
+}
+
+// shows reports whether the page has a prompt.
+func (a *answers) shows(p *chat.Prompt) bool {
+	return slices.ContainsFunc(partsOf(p), func(id string) bool { _, shown := a.calls[id]; return shown })
+}
+
+// inLastStep reports whether the last step of the page's message has a prompt.
+func (a *answers) inLastStep(p *chat.Prompt) bool {
+	return slices.ContainsFunc(partsOf(p), func(id string) bool { return a.calls[id] })
+}
+
+// goesOn reports whether the page has a text behind a prompt: a part of the response to its answer.
+func (m *pageMessage) goesOn(p *chat.Prompt) bool {
+	ids, text := partsOf(p), false
+	for _, part := range slices.Backward(m.Parts) {
+		if slices.Contains(ids, part.Call) {
+			return text
+		}
+		text = text || part.Type == "text" && part.Text != ""
 	}
 	return false
 }
@@ -50,7 +86,10 @@ func (a *answers) draft(p *chat.Prompt) (chat.Draft, error) {
 	}
 	draft := chat.NewDraft(body)
 	draft.Via = via
-	return draft, nil
+	if err = edge.CheckSize(&draft); chat.CodeOf(err) == chat.TooLarge { // before another answer of the page is stored
+		err = chat.Errorf(chat.TooLarge, "An answer has at most %d KiB.", chat.MaxEvent>>10).Because(err)
+	}
+	return draft, err
 }
 
 // to returns the page's answer to a prompt.

@@ -40,6 +40,7 @@ type run struct {
 
 	inStep  bool // start-step was sent in this message
 	newStep bool // the next text or call begins a step
+	step    int  // the number of the present step
 
 	blocks  map[chat.BlockID]*block
 	open    []*block // blocks with a text part that has not ended, in order
@@ -69,7 +70,9 @@ type call struct {
 	input   json.RawMessage
 	number  int      // in the order of the calls
 	message chat.Seq // the message that has the part
+	step    int      // the step that has the part
 	dynamic bool
+	asked   bool // a prompt asks about it
 	done    bool // it has its output
 }
 
@@ -150,6 +153,17 @@ func (r *run) flush(asks bool) {
 	}
 }
 
+// waits returns the index of the last segment of the present message that ends with an open prompt, -1 when there is none.
+func (r *run) waits() int {
+	last := -1
+	for _, p := range r.prompts {
+		if p.at.message == r.at.message && !r.ended {
+			last = max(last, p.at.index)
+		}
+	}
+	return last
+}
+
 func (r *run) emit(c chunk) { r.out = append(r.out, c) }
 
 // part begins a step where one is due; it is called before a text or a tool part.
@@ -163,6 +177,7 @@ func (r *run) part() {
 	}
 	r.emit(chunk{Type: chunkStartStep})
 	r.inStep, r.newStep = true, false
+	r.step++
 }
 
 // follow begins an assistant message behind a message of the page.
@@ -307,7 +322,7 @@ func (r *run) tool(id, name string, input json.RawMessage, client bool) {
 	r.part()
 	// A static part, tool-NAME, is what pages declare for the tools that they run.
 	r.called++
-	r.calls[id] = &call{tool: name, input: input, number: r.called, message: r.at.message, dynamic: !client}
+	r.calls[id] = &call{tool: name, input: input, number: r.called, message: r.at.message, step: r.step, dynamic: !client}
 	r.emit(chunk{Type: chunkToolInput, Call: id, Tool: name, Input: input, Executed: !client, Dynamic: !client})
 }
 

@@ -25,8 +25,11 @@ func (r *run) prompt(e *chat.Event) bool {
 	case chat.AgentInputRequest:
 		r.tool(p.RequestID, toolAsk, questionInput(&p), true)
 	case chat.AgentApprovalRequest, chat.AgentPermissionRequest:
-		for _, c := range callsOf(&p) {
-			r.askAbout(p.RequestID, c.CallID, c.Tool, c.Params, c.Client)
+		r.askAbout(&p)
+	}
+	for _, id := range partsOf(&p) {
+		if c := r.calls[id]; c != nil {
+			c.asked = true
 		}
 	}
 	if p.Input == nil && (p.Deadline != 0 || p.Approval != nil && p.Approval.Text != "") {
@@ -68,20 +71,45 @@ func questionInput(p *chat.Prompt) json.RawMessage {
 	}{q.Text, q.InputType, q.Options, q.Min, q.Max, q.Placeholder, q.URL, p.Deadline})
 }
 
-// askAbout shows a call that waits for approval, or for the page to run it.
-func (r *run) askAbout(request, id, tool string, params json.RawMessage, client bool) {
-	approval := approvalID(request, id)
-	if r.legacy && !client {
+// askAbout shows calls that wait for approval, or for the page to run them. The usual sendAutomaticallyWhen looks at the last step of a
+// message only: it sends approvals when no other call of the step is open, and outputs of the page's tools without the approvals of the
+// step. So approvals begin a step if any other call of the present one is open.
+func (r *run) askAbout(p *chat.Prompt) {
+	var approvals []chat.ApprovalCall
+	for _, c := range callsOf(p) {
+		if c.Client {
+			r.tool(c.CallID, c.Tool, c.Params, true)
+		} else {
+			approvals = append(approvals, c)
+		}
+	}
+	for id, c := range r.calls {
+		if len(approvals) > 0 && !r.legacy && c.message == r.at.message && c.step == r.step && !c.done && !c.asked &&
+			!slices.ContainsFunc(approvals, func(a chat.ApprovalCall) bool { return a.CallID == id }) {
+			r.newStep = true
+		}
+	}
+	for i := range approvals {
+		r.askToApprove(p.RequestID, &approvals[i])
+	}
+}
+
+// askToApprove shows a call that waits for approval. One that an earlier step shows is shown again under the id of its approval.
+func (r *run) askToApprove(request string, c *chat.ApprovalCall) {
+	approval := approvalID(request, c.CallID)
+	if r.legacy {
 		r.tool(approval, toolApprove, pages.Marshal(struct {
 			Tool  string          `json:"tool"`
 			Input json.RawMessage `json:"input,omitempty"`
-		}{tool, params}), true)
+		}{c.Tool, c.Params}), true)
 		return
 	}
-	r.tool(id, tool, params, client)
-	if !client {
-		r.emit(chunk{Type: chunkToolAsk, Approval: approval, Call: id})
+	id := c.CallID
+	if known := r.calls[id]; known != nil && known.message == r.at.message && !known.done && (r.newStep || known.step != r.step) {
+		id = approval
 	}
+	r.tool(id, c.Tool, c.Params, false)
+	r.emit(chunk{Type: chunkToolAsk, Approval: approval, Call: id})
 }
 
 // answered shows how a prompt has ended.
@@ -113,7 +141,7 @@ func (r *run) answered(e *chat.Event) {
 		if b.Reason == chat.Expired {
 			text = "Nobody answered in time."
 		}
-		for _, id := range partsOf(&p.Prompt, r.legacy) {
+		for _, id := range partsOf(&p.Prompt) {
 			r.output(id, chunk{Type: chunkToolError, Error: text})
 		}
 	}
@@ -125,7 +153,7 @@ func (r *run) answered(e *chat.Event) {
 	}{request, e.Actor, e.At, reason})})
 	// Without a step behind it an answered part makes the page send again: the usual sendAutomaticallyWhen looks at the
 	// last step only.
-	if !slices.ContainsFunc(r.prompts, func(o *prompt) bool { return o.at.message == r.at.message }) {
+	if r.waits() < 0 {
 		r.newStep = true
 		r.part()
 	}
@@ -149,16 +177,19 @@ func inputOutput(b chat.UserInputResponse) json.RawMessage {
 func (r *run) decided(p *prompt, d *chat.Decision) {
 	id := d.CallID
 	client := slices.ContainsFunc(p.Approval.Calls, func(c chat.ApprovalCall) bool { return c.CallID == id && c.Client })
+	if approval := approvalID(p.RequestID, id); r.legacy || d.Approve {
+		r.output(approval, chunk{Type: chunkToolOutput, Output: pages.Marshal(map[string]bool{"approved": d.Approve})})
+	} else {
+		r.output(approval, chunk{Type: chunkToolDenied})
+	}
 	switch {
-	case r.legacy && !client:
-		r.output(approvalID(p.RequestID, id), chunk{Type: chunkToolOutput, Output: pages.Marshal(map[string]bool{"approved": d.Approve})})
 	case len(d.Result) > 0:
 		r.output(id, chunk{Type: chunkToolOutput, Output: d.Result})
 	case d.Error != "":
 		r.output(id, chunk{Type: chunkToolError, Error: d.Error})
 	case !d.Approve && client:
 		r.output(id, chunk{Type: chunkToolError, Error: cmp.Or(d.Reason, "The call was refused.")})
-	case !d.Approve:
+	case !d.Approve && !r.legacy:
 		r.output(id, chunk{Type: chunkToolDenied})
 	}
 }
@@ -179,16 +210,13 @@ func (r *run) granted(p *prompt, b chat.UserPermissionResponse) {
 	}
 }
 
-// partsOf returns the ids of the tool parts that show a prompt.
-func partsOf(p *chat.Prompt, legacy bool) (ids []string) {
+// partsOf returns the ids that the tool parts of a prompt may have.
+func partsOf(p *chat.Prompt) (ids []string) {
 	if p.Input != nil {
 		return []string{p.RequestID}
 	}
 	for _, c := range callsOf(p) {
-		if legacy && !c.Client {
-			c.CallID = approvalID(p.RequestID, c.CallID)
-		}
-		ids = append(ids, c.CallID)
+		ids = append(ids, c.CallID, approvalID(p.RequestID, c.CallID))
 	}
 	return ids
 }

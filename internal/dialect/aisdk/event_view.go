@@ -22,18 +22,9 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		l.user(&e, userParts(e.Session, b))
 		return append(out, pages.Marshal(l.messages[0])), nil
 	}
-	r := newRun(false)
-	from := turnlog.Number(e.Turn)
-	if e.Workstream != mainLine || from == 0 || from > e.Seq {
-		r.turn, r.session = e.Turn, e.Session // outside of a turn of the main line, what comes before it does not matter
-		r.event(&e)
-	} else {
-		for before, err := range d.Sessions.Events(ctx, chat.Trusted, e.Session, chat.Range{After: from - 1, Before: e.Seq + 1}) {
-			if err != nil {
-				return nil, err
-			}
-			r.event(&before)
-		}
+	r, err := d.upTo(ctx, &e)
+	if err != nil {
+		return nil, err
 	}
 	if _, ok := e.Body.(chat.TurnStarted); ok && e.Workstream == mainLine {
 		out = append(out, pages.Marshal(r.start(0)))
@@ -47,4 +38,28 @@ func (d *Dialect) As(ctx context.Context, fact chat.Fact) (any, error) {
 		}
 	}
 	return out, nil
+}
+
+// upTo returns a run that has taken the turn of the main line in which pages see an event, up to that event. Events of
+// workstreams and of other clients do not name that turn.
+func (d *Dialect) upTo(ctx context.Context, e *chat.Event) (*run, error) {
+	r := newRun(false)
+	begin, err := turnlog.Last(ctx, d.Sessions, chat.Trusted, e.Session, e.Seq)
+	if err != nil {
+		return nil, err
+	}
+	if begin != nil {
+		for before, err := range d.Sessions.Events(ctx, chat.Trusted, e.Session, chat.Range{After: begin.Seq - 1, Before: e.Seq}) {
+			if err != nil {
+				return nil, err
+			}
+			r.event(&before)
+		}
+	}
+	if begin == nil || r.ended { // outside of a turn, what comes before the event does not matter
+		r = newRun(false)
+		r.turn, r.session = e.Turn, e.Session
+	}
+	r.event(e)
+	return r, nil
 }

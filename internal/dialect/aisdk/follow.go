@@ -2,7 +2,6 @@ package aisdk
 
 import (
 	"context"
-	"slices"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/turnlog"
@@ -16,7 +15,7 @@ type target struct {
 	run     string   // the id of the segment
 	at      segment
 	whole   bool // the newest message of the turn, from its start on
-	nothing bool // an empty response, because another question of the page's message is open
+	nothing bool // an empty response, because another question that the page has is open
 	skip    int  // the client has this many chunks
 	legacy  bool
 }
@@ -56,19 +55,6 @@ func (d *Dialect) follow(ctx context.Context, c chat.Caller, t target, write fun
 	})
 }
 
-// count returns how many chunks a target has now.
-func (d *Dialect) count(ctx context.Context, c chat.Caller, t target) (n int, err error) {
-	if t.turn == 0 {
-		return 0, nil
-	}
-	s := newSelector(&t)
-	err = turnlog.Read(ctx, d.Sessions, c, t.session, t.turn-1, 0, nil, func(entries []turnlog.Entry, live bool) (bool, error) {
-		n += len(s.takeAll(entries, live))
-		return live || s.done, nil
-	})
-	return n, err
-}
-
 // selector picks the chunks of a target from those of its turn. It does no I/O.
 type selector struct {
 	t       *target
@@ -78,6 +64,7 @@ type selector struct {
 	done    bool
 	count   int // chunks so far
 	out     []chunk
+	ends    []int   // while a whole message is read: how many chunks there were at the end of each segment
 	given   []chunk // the last result of ready
 }
 
@@ -126,6 +113,9 @@ func (s *selector) add(a *addition) {
 	}
 	s.begin()
 	s.out = append(s.out, a.chunks...)
+	if a.asks && s.t.whole {
+		s.ends = append(s.ends, len(s.out))
+	}
 	if n := len(a.chunks); n > 0 && a.chunks[n-1].Type == chunkFinish {
 		s.done = true
 	} else if a.asks && (!s.t.whole || s.live) {
@@ -139,7 +129,7 @@ func (s *selector) moved(message chat.Seq) {
 		s.finish(finishStop)
 		return
 	}
-	s.t.at, s.out, s.started = segment{message: message}, s.out[:0], false
+	s.t.at, s.out, s.ends, s.started = segment{message: message}, s.out[:0], nil, false
 }
 
 // reached sends start as soon as the run is at the target, and ends the response when the run is beyond it.
@@ -158,7 +148,8 @@ func (s *selector) reached() {
 	}
 }
 
-// caughtUp says that all stored entries were taken. A resumed response ends here when the agent waits for an answer.
+// caughtUp says that all stored entries were taken. When the agent waits for an answer a resumed response ends with the last open
+// prompt, which is in the last step then, as the page needs it. What the agent said since is in the response to the answer.
 func (s *selector) caughtUp() {
 	if s.live || s.done {
 		return
@@ -168,9 +159,32 @@ func (s *selector) caughtUp() {
 		return
 	}
 	s.begin()
-	if slices.ContainsFunc(s.run.prompts, func(p *prompt) bool { return p.at.message == s.run.at.message }) {
+	if last := s.run.waits(); last >= 0 {
+		s.out = withoutNewParts(s.out, s.ends[last])
 		s.finish(finishTools)
 	}
+	s.ends = nil
+}
+
+// withoutNewParts leaves out what makes a part of a message behind the first n chunks. Data parts have ids, so they may come again.
+func withoutNewParts(chunks []chunk, n int) []chunk {
+	out, calls := chunks[:n], map[string]bool{}
+	for i := range out {
+		calls[out[i].Call] = true
+	}
+	for _, c := range chunks[n:] {
+		switch c.Type {
+		case chunkToolOutput, chunkToolError, chunkToolDenied:
+			if calls[c.Call] {
+				out = append(out, c)
+			}
+		default:
+			if isData(c.Type) || c.Type == chunkMetadata {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
 }
 
 // hideExecuted marks calls of the page's tools that have their output, so that a page that resumes does not run them again.

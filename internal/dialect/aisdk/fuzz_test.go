@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 )
 
 // What a page sends is decoded to a message or to answers that fit their prompts, or it is refused.
@@ -18,6 +19,9 @@ func FuzzDecodeSend(f *testing.F) {
 		{RequestID: "p", Permission: &chat.AgentPermissionRequest{Scopes: []string{"s"}}},
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if edge.CheckJSON(b) != nil {
+			return
+		}
 		req, err := decodeSend(b)
 		if err != nil {
 			return

@@ -60,12 +60,27 @@ func TestEveryIndexResumesARun(t *testing.T) {
 				t.Errorf("from %d on: %v", i, rest.chunks)
 			}
 		}
+		// A negative index gets the message from its beginning on. The client begins to count at the tail + 1 - 3.
 		res := s.Send("GET", "/api/chat/"+whole.run+"/stream?startIndex=-3", "", s.header()...)
 		tail := s.read(res, 0)
-		if fmt.Sprint(tail.chunks) != fmt.Sprint(whole.chunks[n-3:]) || res.Header.Get("X-Workflow-Stream-Tail-Index") != fmt.Sprint(n-1) {
-			t.Errorf("the last three are %v, the tail is %s", tail.chunks, res.Header.Get("X-Workflow-Stream-Tail-Index"))
+		if fmt.Sprint(tail.chunks) != fmt.Sprint(whole.chunks) || res.Header.Get("X-Workflow-Stream-Tail-Index") != "2" {
+			t.Errorf("from -3 on: %v, the tail is %s", tail.chunks, res.Header.Get("X-Workflow-Stream-Tail-Index"))
 		}
 	})
+}
+
+// A page that counts chunks knows only streams with an end.
+func TestAPageThatCountsChunksIsLoadedAgain(t *testing.T) {
+	s := newTestServer(t, nil)
+	whole := s.say("c1", "m1", "/echo hello")
+	for _, index := range []string{"0", "-3"} {
+		if got := s.get("/api/chat/c1/stream?startIndex=" + index); fmt.Sprint(got.chunks) != fmt.Sprint(whole.chunks) {
+			t.Errorf("%s: %d %v", index, got.status, got.chunks)
+		}
+		if got := s.get("/api/chat/new/stream?startIndex=" + index); fmt.Sprint(got.types()) != "["+chunkFinish+"]" {
+			t.Errorf("a new chat, %s: %d %v", index, got.status, got.chunks)
+		}
+	}
 }
 
 func TestNothingToResume(t *testing.T) {
@@ -201,6 +216,9 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 		"no messages":    {`{"id":"c1","messages":[]}`, 400},
 		"no id":          {`{"messages":[{"role":"user","parts":[{"type":"text","text":"x"}]}]}`, 400},
 		"a long id":      {userMessage(strings.Repeat("x", 1001), "m1", "x"), 400},
+		"no path":        {userMessage("..", "m1", "x"), 400},
+		"a slash":        {userMessage("/", "m1", "x"), 400},
+		"no schema":      {`{"id":"c1","tools":{"a":{"parameters":"no"}},"messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"x"}]}]}`, 400},
 		"a message id":   {userMessage("c1", strings.Repeat("x", 201), "x"), 400},
 		"a system role":  {`{"id":"c1","messages":[{"id":"m","role":"system","parts":[]}]}`, 400},
 		"no parts":       {`{"id":"c1","messages":[{"id":"m","role":"user","parts":[]}]}`, 400},
@@ -231,6 +249,14 @@ func TestBadRequestsWriteNothing(t *testing.T) {
 			if got.status != http.StatusBadRequest || !strings.Contains(got.text, "versions 5, 6 and 7") {
 				t.Errorf("%s of version %s: %d %q", route, version, got.status, got.text)
 			}
+		}
+	}
+	for _, route := range []string{"POST /api/chat?sdk=5&sdk=6", "POST /api/chat?agent=demo&agent=other", "POST /api/chat?agent=%zz", "GET /api/chat/c1/messages?sdk=5&sdk=6",
+		"GET /api/chat/c1/stream?replay=all", "GET /api/chat/c1/stream?startIndex=1&startIndex=2", "GET /api/chat/c1/stream?startIndex=1.5"} {
+		method, path, _ := strings.Cut(route, " ")
+		got := s.read(s.Send(method, path, userMessage("c1", "m1", "x"), s.header()...), 0)
+		if got.status != http.StatusBadRequest || strings.HasPrefix(got.text, "{") {
+			t.Errorf("%s: %d %q", route, got.status, got.text)
 		}
 	}
 	if events := s.Events("c1"); len(events) != 0 {
@@ -291,5 +317,13 @@ func TestALargeFileIsStored(t *testing.T) {
 	s.user = "bob"
 	if got := s.post(fileMessage("/echo mine", link)); got.status != http.StatusBadRequest {
 		t.Errorf("the file of another person: %d %v", got.status, got.chunks)
+	}
+}
+
+func TestCompressedBodyIsRefusedAsSuch(t *testing.T) {
+	s := newTestServer(t, nil)
+	got := s.read(s.Send("POST", "/api/chat", "\x1f\x8b", "Content-Type", "application/json", "Content-Encoding", "gzip"), 0)
+	if got.status != http.StatusBadRequest || !strings.Contains(got.text, "uncompressed") {
+		t.Errorf("%d %s", got.status, got.text)
 	}
 }

@@ -18,6 +18,7 @@ type uiMessage struct {
 	Role     string                     `json:"role"`
 	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	Parts    []*uiPart                  `json:"parts"`
+	ends     []int                      // how many parts there were at the end of each segment
 }
 
 // uiPart is a part of a message. It has the fields that are read from pages, and those that only pages read.
@@ -115,7 +116,7 @@ func (p *uiPart) change(c chunk) {
 
 // data adds a data part, or replaces the one with the same id.
 func (m *uiMessage) data(c chunk) {
-	if !strings.HasPrefix(c.Type, "data-") || c.Transient {
+	if !isData(c.Type) || c.Transient {
 		return
 	}
 	if p := m.find(func(p *uiPart) bool { return p.Type == c.Type && c.ID != "" && p.ID == c.ID }); p != nil {
@@ -162,6 +163,9 @@ func (l *listing) take(e *chat.Event) {
 	case chat.UserInputResponse:
 		if isReply(e) {
 			l.user(e, []*uiPart{textPart(cmp.Or(b.Text, strings.Join(b.Values, ", ")))})
+			for _, m := range l.current { // a response cannot change an earlier message; a list shows what became of the question
+				m.add(chunk{Type: chunkToolOutput, Call: b.RequestID, Output: inputOutput(b)})
+			}
 		}
 	case chat.TurnStarted:
 		if e.Workstream == "" {
@@ -181,6 +185,9 @@ func (l *listing) take(e *chat.Event) {
 		}
 		for _, c := range s.chunks {
 			m.add(c)
+		}
+		if s.asks {
+			m.ends = append(m.ends, len(m.Parts))
 		}
 	}
 }
@@ -259,8 +266,15 @@ func (d *Dialect) list(ctx context.Context, c chat.Caller, id chat.SessionID, le
 // last returns the last messages.
 func (l *listing) last(limit int) []*uiMessage {
 	var unfinished *uiMessage
-	if l.legacy && l.run != nil && !l.run.ended {
-		unfinished = l.current[l.run.at.message] // version 5 would append what it resumes
+	if l.run != nil && !l.run.ended {
+		m := l.current[l.run.at.message]
+		if last := l.run.waits(); last >= 0 {
+			end := m.ends[last]
+			m.Parts = append(m.Parts[:end], slices.DeleteFunc(m.Parts[end:], func(p *uiPart) bool { return !isData(p.Type) })...) // as a response that is resumed
+		}
+		if l.legacy {
+			unfinished = m // version 5 would append what it resumes
+		}
 	}
 	l.messages = slices.DeleteFunc(l.messages, func(m *uiMessage) bool { return len(m.Parts) == 0 || m == unfinished })
 	return append([]*uiMessage{}, l.messages[max(0, len(l.messages)-limit):]...) // never null

@@ -129,6 +129,9 @@ func (d *Dialect) append(ctx context.Context, c chat.Caller, id chat.SessionID, 
 // reply answers an open question with a message. It refuses a message that would wait behind an open approval: the page could
 // not show the question again while it waits.
 func (d *Dialect) reply(ctx context.Context, c chat.Caller, st *chat.State, draft *chat.Draft, body *chat.UserMessage) (t target, answered bool, err error) {
+	if turn := st.Line(mainLine).Turn; turn != nil && turn.Stopping {
+		return t, false, nil // the prompts end with the turn, and the next one answers the message
+	}
 	for _, p := range st.Prompts {
 		if p.Workstream != mainLine {
 			continue
@@ -204,6 +207,9 @@ func forkName(chatName string) string { return "aisdk/" + chatName }
 func (d *Dialect) find(ctx context.Context, c chat.Caller, name string) (chat.Session, error) {
 	if name == "" || len(name) > maxChatID {
 		return chat.Session{}, invalid("The id of a chat has 1 to %d bytes.", maxChatID)
+	}
+	if name == "." || name == ".." || name == "/" { // no address can have them: clients and servers remove them from paths
+		return chat.Session{}, invalid("The id of a chat cannot be %q.", name)
 	}
 	sess, err := d.Find(ctx, c, forkName(name), name)
 	if chat.CodeOf(err) == chat.NotFound {

@@ -70,24 +70,22 @@ func (d *Dialect) Routes() []wire.Route {
 }
 
 // isLegacy reports whether the page asks for the form of version 5, which has no approvals.
-func isLegacy(r *http.Request) (bool, error) {
-	switch v := r.URL.Query().Get("sdk"); v {
-	case "", "6", "7":
-		return false, nil
-	case "5":
-		return true, nil
-	default:
-		return false, invalid("Version %q of the AI SDK is not supported: this server works with versions 5, 6 and 7.", text.Clip(v, 40))
+func isLegacy(q *edge.Query) bool {
+	v, _ := q.Get("sdk")
+	if v != "" && v != "5" && v != "6" && v != "7" && q.Err == nil {
+		q.Err = invalid("Version %q of the AI SDK is not supported: this server works with versions 5, 6 and 7.", text.Clip(v, 40))
 	}
+	return v == "5"
 }
 
 // post sends a message or answers, and responds with what the agent says.
 func (d *Dialect) post(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	legacy, err := isLegacy(r)
-	if err != nil {
-		return err
+	q := edge.NewQuery(r)
+	legacy, agent := isLegacy(q), q.Text("agent")
+	if q.Err != nil {
+		return q.Err
 	}
-	b, err := edge.ReadBody(r, d.MaxBody)
+	b, err := d.HTTP.Body(r)
 	if err != nil {
 		return err
 	}
@@ -96,7 +94,7 @@ func (d *Dialect) post(w http.ResponseWriter, r *http.Request, c chat.Caller) er
 		return err
 	}
 	req.chat = cmp.Or(r.PathValue("id"), req.chat)
-	req.agent = cmp.Or(r.URL.Query().Get("agent"), req.agent)
+	req.agent = cmp.Or(agent, req.agent)
 	t, err := d.send(r.Context(), c, req, legacy)
 	if err != nil {
 		return err
@@ -142,37 +140,49 @@ const replayFinished = "finished"
 // resume responds with a run from a chunk on, or with the newest message of a chat whose turn is not over. 204 means that
 // there is nothing to resume. A page that was offline until the turn ended would keep an incomplete message; with
 // replay=finished it always gets the newest message.
+//
+// A page that sends startIndex knows nothing of 204 and asks until it sees the end. So it gets the newest message, too, and an
+// end without a message from a chat that has none.
 func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	legacy, err := isLegacy(r)
+	q := edge.NewQuery(r)
+	legacy := isLegacy(q)
+	replay, _ := q.Get("replay")
+	if replay != "" && replay != replayFinished {
+		q.Refuse("replay", replay, "the only value is "+replayFinished)
+	}
+	at, indexed := q.Get("startIndex")
+	skip, err := strconv.Atoi(at)
+	if indexed && err != nil {
+		q.Refuse("startIndex", at, "it must be a whole number")
+	}
+	if q.Err != nil {
+		return q.Err
+	}
+	id := cmp.Or(r.PathValue("run"), r.PathValue("id"))
+	t, err := d.resumable(r.Context(), c, id, legacy, indexed || replay == replayFinished)
 	if err != nil {
 		return err
 	}
-	finished := r.URL.Query().Get("replay") == replayFinished
-	t, err := d.resumable(r.Context(), c, cmp.Or(r.PathValue("run"), r.PathValue("id")), legacy, finished)
-	if err != nil {
-		return err
+	if skip < 0 {
+		// The last chunks would lack the beginning of their message, and the page all of it. The client computes from this header
+		// with which chunk the response begins: the first.
+		w.Header().Set("X-Workflow-Stream-Tail-Index", strconv.Itoa(-1-skip))
+		skip = 0
 	}
 	if t == nil {
+		if _, _, isRun := parseRun(id); indexed && !isRun {
+			w.Header().Set("Content-Type", "text/event-stream")
+			return wire.WriteBody(w, r, http.StatusOK, emptyStream)
+		}
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	if at, given := edge.NewQuery(r).Get("startIndex"); given {
-		n, err := strconv.Atoi(at)
-		if err != nil {
-			return invalid("startIndex=%q is not a number.", at[:min(len(at), 80)])
-		}
-		if n < 0 {
-			count, err := d.count(r.Context(), c, *t)
-			if err != nil {
-				return err
-			}
-			w.Header().Set("X-Workflow-Stream-Tail-Index", strconv.Itoa(count-1))
-			n = max(0, count+n)
-		}
-		t.skip = n
-	}
+	t.skip = skip
 	return d.stream(w, r, c, *t)
 }
+
+// emptyStream has no message.
+var emptyStream = []byte("data: {\"type\":\"" + chunkFinish + "\"}\n\ndata: [DONE]\n\n")
 
 // resumable returns what an id of a run or a chat stands for, nil when there is nothing to resume.
 func (d *Dialect) resumable(ctx context.Context, c chat.Caller, id string, legacy, finished bool) (*target, error) {
@@ -298,11 +308,8 @@ func (d *Dialect) stop(r *http.Request, c chat.Caller) (any, error) {
 
 // listMessages lists the messages of a chat for the option messages of useChat. A chat that does not exist has none.
 func (d *Dialect) listMessages(r *http.Request, c chat.Caller) (any, error) {
-	legacy, err := isLegacy(r)
-	if err != nil {
-		return nil, err
-	}
 	q := edge.NewQuery(r)
+	legacy := isLegacy(q)
 	limit := q.Limit(listMessages, maxListMessages)
 	if q.Err != nil {
 		return nil, q.Err

@@ -105,7 +105,7 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request) {
 	}
 	s.authWait.End()
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
-		err = invalid("This address wants a WebSocket, or a POST: %s.", bad.Reason)
+		err = invalid("Send a message with POST, or open a WebSocket: %s.", bad.Reason)
 	}
 	d.HTTP.Fail(w, r, err)
 }
@@ -152,6 +152,9 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 		return s.fail(ctx, f.Request, invalid("A frame has the type send, resume or abort, not %q.", text.Clip(f.Type, 40)))
 	}
 	c, err := s.callerOf(ctx, &f)
+	if err == nil && f.Body.Replay != "" && f.Body.Replay != replayFinished {
+		err = invalid("The only value of replay is %s.", replayFinished)
+	}
 	var req *sendRequest
 	if err == nil && f.Type == "send" {
 		req, err = decodeSend(b)
@@ -169,9 +172,17 @@ func (s *socket) take(ctx context.Context, b []byte) error {
 		res.stop()
 		return s.fail(ctx, f.Request, err)
 	}
+	hold := s.conn.Hold()
 	s.running.Go(func() {
 		defer res.stop()
-		last, err := s.answer(bound, c, &f, req)
+		if hold != nil {
+			defer hold()
+		}
+		var last serverFrame
+		err := s.d.Conns.Guard(func() (err error) {
+			last, err = s.answer(bound, c, &f, req, hold)
+			return err
+		})
 		s.free(f.Request, res) // before the last frame, because a client may use the id again when it has that frame
 		if ended := wire.Ended(bound); ended != nil {
 			err = ended
@@ -201,6 +212,7 @@ func (s *socket) callerOf(ctx context.Context, f *socketFrame) (chat.Caller, err
 	c, err := s.d.opt.Authenticate(ctx, strings.TrimSpace(token))
 	if err == nil && s.authErr != nil {
 		s.bind(ctx, c)
+		s.conn.SetClient(edge.ClientOf(c))
 		s.authWait.End()
 	}
 	return c, err
@@ -259,15 +271,23 @@ func (s *socket) end(request string) {
 	}
 }
 
-// answer responds to a send frame, or without a request to a resume frame. It returns the last frame.
-func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, req *sendRequest) (serverFrame, error) {
+// answer responds to a send frame, or without a request to a resume frame. It returns the last frame. The response may take
+// hours, so it keeps nothing of the frame, and calls release first.
+func (s *socket) answer(ctx context.Context, c chat.Caller, f *socketFrame, req *sendRequest, release func()) (serverFrame, error) {
 	if req != nil {
 		req.agent = f.Body.Agent
 		t, err := s.d.send(ctx, c, req, false)
+		*req, f.Body.Tools = sendRequest{}, nil
+		if release != nil {
+			release()
+		}
 		if err != nil {
 			return serverFrame{}, err
 		}
 		return s.respond(ctx, c, f.Request, t)
+	}
+	if release != nil {
+		release()
 	}
 	t, err := s.d.resumable(ctx, c, f.ID, false, f.Body.Replay == replayFinished)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
+	"github.com/parley-hq/parley/internal/pages"
 	"github.com/parley-hq/parley/internal/servertest"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -139,6 +141,15 @@ func TestAFrameBringsTheToolsOfThePage(t *testing.T) {
 	}
 }
 
+func TestAFrameWithAnUnknownReplayIsRefused(t *testing.T) {
+	s := newTestServer(t, nil)
+	c := s.connect("")
+	c.write(`{"type":"resume","requestId":"r","id":"c1","headers":{},"body":{"replay":"all"}}`)
+	if _, last := c.until("r"); last.Type != frameError || !strings.Contains(last.ErrorText, replayFinished) {
+		t.Errorf("%+v", last)
+	}
+}
+
 func TestAFrameBringsItsCredential(t *testing.T) {
 	s := newTestServer(t, nil, "alice", "bob")
 	for _, handshake := range []string{"", "alice"} {
@@ -256,5 +267,54 @@ func TestARevokedTokenEndsWhatItsFramesBegan(t *testing.T) {
 	}
 	if code := own.closed(); code != 4401 {
 		t.Errorf("bob's socket is closed with %d", code)
+	}
+}
+
+// panicking is a session layer that panics when a chat is looked up.
+type panicking struct{ pages.Sessions }
+
+func (panicking) Aliased(context.Context, chat.Caller, string) (chat.Session, error) {
+	panic("this chat cannot be looked up")
+}
+
+// A response that panics ends with an error, and nothing else ends.
+func TestAPanicEndsOneResponse(t *testing.T) {
+	s := newTestServer(t, nil)
+	panics := make(chan any, 1)
+	s.Conns.Panicked = func(v any, _ []byte) { panics <- v }
+	s.dialect.Sessions = panicking{s.dialect.Sessions}
+	c := s.connect("")
+	c.resume("r1", "", "chat")
+	if _, last := c.until("r1"); last.Type != frameError || strings.Contains(last.ErrorText, "looked up") {
+		t.Errorf("%+v", last)
+	}
+	<-panics
+	c.resume("r2", "", "chat") // the socket goes on
+	c.until("r2")
+}
+
+// Messages count for who authenticated on the socket: one person does not use up what others at the same address may send.
+func TestMessagesCountForTheCallerOfTheSocket(t *testing.T) {
+	t.Parallel()
+	s := newTestServer(t, nil, "ann", "bob")
+	long := strings.Repeat("x", 100<<10)
+	for range 8 { // each of them counts as the largest message; together they are the limit of one client
+		c := s.connect("")
+		c.resume("r", "ann", "none")
+		c.until("r")
+		unfinished, err := c.conn.Writer(t.Context(), websocket.MessageText)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(unfinished, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := s.connect("")
+	c.resume("r", "bob", "none")
+	c.until("r")
+	c.send("m", "bob", "c1", "m1", "/echo "+long)
+	if _, last := c.until("m"); last.Type != frameEnd {
+		t.Errorf("%+v", last)
 	}
 }

@@ -2,6 +2,7 @@ package aisdk
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,41 @@ func TestEventsAreShownAsChunks(t *testing.T) {
 	}
 	if strings.Join(types, " ") != strings.Join(want, " ") {
 		t.Errorf("the events give %v, the response has %v", types, want)
+	}
+}
+
+// The events of a workstream name no turn of the main line, but pages see them in one.
+func TestEventsOfWorkstreamsAreShownAsChunks(t *testing.T) {
+	s := newTestServer(t, nil)
+	got := s.say("c1", "m1", "/work 2 0")
+	parts := func(chunks []map[string]any) (list []string) {
+		for _, c := range chunks {
+			if c["type"] == dataWorkstream {
+				b, err := json.Marshal(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				list = append(list, string(b))
+			}
+		}
+		return list
+	}
+	var shown []map[string]any
+	for _, e := range s.Events("c1") {
+		v, err := s.dialect.As(t.Context(), e.Fact())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, raw := range v.([]json.RawMessage) {
+			var c map[string]any
+			if err := json.Unmarshal(raw, &c); err != nil {
+				t.Fatal(err)
+			}
+			shown = append(shown, c)
+		}
+	}
+	if events, response := parts(shown), parts(got.chunks); !slices.Equal(events, response) {
+		t.Errorf("the events give\n%s\nthe response has\n%s", strings.Join(events, "\n"), strings.Join(response, "\n"))
 	}
 }
 

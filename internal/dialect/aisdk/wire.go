@@ -1,6 +1,8 @@
 package aisdk
 
 import (
+	"strings"
+
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/pages"
 )
@@ -38,6 +40,8 @@ const (
 	dataError        = "data-error"
 	dataNotification = "data-notification"
 )
+
+func isData(typ string) bool { return strings.HasPrefix(typ, "data-") }
 
 // Values of finishReason. Version 7 has more values, which are not used: older clients fail on them.
 const (

@@ -40,3 +40,24 @@ func TestStreamIsResumedAroundAQuestion(t *testing.T) {
 		}
 	}
 }
+
+// A client that lost the response to its answer sends the answer again. By then the run may have ended.
+func TestAnswerIsSentAgainAfterTheRun(t *testing.T) {
+	t.Parallel()
+	for ask, reply := range map[string]string{"/ask text": "blue", "/ask radio": "sms", "/permission files:read": "yes"} {
+		w := newTestServer(t, setup{})
+		a := w.agent("")
+		path := "/v1/agents/" + a + "/messages"
+		w.say(a, ask)
+		with := func(text string) string {
+			return fmt.Sprintf(`{"messages":[{"role":"user","content":%q,"otid":"o-1"}]}`, text)
+		}
+		first := get[answer](w, "POST", path, with(reply))
+		if again := get[answer](w, "POST", path, with(reply)); again.text() == "" || again.text() != first.text() {
+			t.Errorf("%s: %q, and then %q", ask, first.text(), again.text())
+		}
+		if code, b := w.do("POST", path, with("no, something else")); code != 409 {
+			t.Errorf("%s: another message with its otid: %d %s", ask, code, b)
+		}
+	}
+}

@@ -239,10 +239,9 @@ func (q *request) approvalEnd(cv *conversation, ids []string) (*chat.Event, erro
 	return nil, nil
 }
 
-// reply answers a question with the last message of a request.
-func (q *request) reply(cv *conversation, req *sendRequest, p *chat.Prompt) (*follower, error) {
-	last := req.messages[len(req.messages)-1]
-	answer := chat.Answer{Text: llm.PlainText(last.content)}
+// replyTo is the answer that a message gives to a question.
+func replyTo(p *chat.Prompt, m *inputMessage) (chat.Body, error) {
+	answer := chat.Answer{Text: llm.PlainText(m.content)}
 	if p.Input == nil {
 		yes, ok := edge.ParseConsent(answer.Text)
 		if !ok {
@@ -250,7 +249,13 @@ func (q *request) reply(cv *conversation, req *sendRequest, p *chat.Prompt) (*fo
 		}
 		answer = edge.Consent(p, yes)
 	}
-	body, err := answer.Body(p)
+	return answer.Body(p)
+}
+
+// reply answers a question with the last message of a request.
+func (q *request) reply(cv *conversation, req *sendRequest, p *chat.Prompt) (*follower, error) {
+	last := req.messages[len(req.messages)-1]
+	body, err := replyTo(p, &last)
 	if err != nil {
 		return nil, err
 	}
@@ -265,4 +270,32 @@ func (q *request) reply(cv *conversation, req *sendRequest, p *chat.Prompt) (*fo
 		return nil, err
 	}
 	return q.attach(cv, req, events[n])
+}
+
+// repliedBefore returns the answer that the last message of a request gave to a question which has ended, nil when there is none: a
+// client that lost the response to its answer sends it again.
+func (q *request) repliedBefore(cv *conversation, req *sendRequest) (*chat.Event, error) {
+	last := req.messages[len(req.messages)-1]
+	e, err := q.sentWith(cv, last.otid)
+	if err != nil || e == nil || chat.AnswerOf(e.Body) == "" {
+		return nil, err
+	}
+	for p, err := range turnlog.ClosedPrompts(q.ctx, q.opt.Sessions, q.caller, cv.session) {
+		if err != nil {
+			return nil, err
+		}
+		if p.End.Seq != e.Seq || p.Approval != nil {
+			continue
+		}
+		body, err := replyTo(&p.Prompt, &last)
+		if err != nil {
+			return nil, nil // another text than that answer
+		}
+		draft := chat.NewDraft(body)
+		if same, err := stores(e, &draft); err != nil || !same {
+			return nil, err
+		}
+		return e, nil
+	}
+	return nil, nil
 }

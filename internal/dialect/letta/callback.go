@@ -87,7 +87,7 @@ func (d *Dialect) Run(ctx context.Context) error {
 		select {
 		case p := <-d.callbacks:
 			wg.Go(func() {
-				if err := d.callBack(ctx, p); err != nil && ctx.Err() == nil {
+				if err := d.opt.Conns.Guard(func() error { return d.callBack(ctx, p) }); err != nil && ctx.Err() == nil {
 					d.log.WarnContext(ctx, "a callback was not made", "callback", p.id, "code", chat.CodeOf(err), "err", err)
 				}
 			})

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // As returns an event as clients of this dialect see it: a list of frames, empty when the API shows nothing of the event.
@@ -62,17 +62,17 @@ func (q *request) framesInRun(cv *conversation, started chat.Event, e *chat.Even
 	}
 	f := &follower{request: q, conv: cv, run: r}
 	feed := stream.NewFeed(&r.Run, false, true, 0, nil)
-	for fact, err := range q.opt.Sessions.Facts(q.ctx, q.caller, r.session, chat.Range{After: started.Seq, Before: e.Seq + 1}) {
+	for ev, err := range q.opt.Sessions.Events(q.ctx, q.caller, r.session, chat.Range{After: started.Seq, Before: e.Seq + 1}) {
 		if err != nil {
 			return nil, err
 		}
 		known := len(feed.Messages())
 		feed.Continue() // after a question
-		items, err := feed.Take(&core.Entry{Fact: fact, At: e.At})
+		items, err := feed.Take([]turnlog.Entry{{At: ev.At, Event: &ev}})
 		if err != nil {
 			return nil, err
 		}
-		if _, taken := e.Body.(chat.TurnInput); fact.Seq != e.Seq || taken { // a taken message is shown at its own event
+		if _, taken := e.Body.(chat.TurnInput); ev.Seq != e.Seq || taken { // a taken message is shown at its own event
 			continue
 		}
 		for _, m := range feed.Messages()[known:] {

@@ -1,11 +1,10 @@
 package letta
 
 import (
-	"context"
+	"iter"
 	"slices"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/dialect/letta/stream"
 	"github.com/parley-hq/parley/internal/turnlog"
 )
@@ -47,25 +46,6 @@ func (f *follower) position() chat.At {
 	return f.after
 }
 
-// entries watches the conversation. It calls idle, unless that is nil, after each heartbeat without an entry.
-func (f *follower) entries(from core.Start, idle func() error, take func([]core.Entry) (done bool, err error)) error {
-	from.Idle = f.opt.Heartbeat
-	for batch, err := range f.opt.Sessions.Watch(f.ctx, f.caller, f.conv.session, from, nil) {
-		if err != nil {
-			return err
-		}
-		if batch.Idle && idle != nil {
-			if err := idle(); err != nil {
-				return err
-			}
-		}
-		if done, err := take(batch.Entries); done || err != nil {
-			return err
-		}
-	}
-	return context.Cause(f.ctx)
-}
-
 // await waits until a turn takes up the message.
 func (f *follower) await(idle func() error) error {
 	if f.run != nil {
@@ -92,72 +72,28 @@ func (f *follower) follow(show func([]stream.Item) error, idle func() error) err
 	if err := f.await(idle); err != nil {
 		return err
 	}
-	feed := stream.NewFeed(&f.run.Run, f.summaries, f.tokens, f.after, feedLog{f})
-	from, err := f.resume(feed)
+	st, err := f.opt.Sessions.State(f.ctx, f.caller, f.conv.session)
 	if err != nil {
 		return err
 	}
-	var items []stream.Item
-	return f.entries(core.Start{Cursor: &from, ByPosition: true}, idle, func(entries []core.Entry) (bool, error) {
-		items = items[:0]
-		for i := range entries {
-			more, err := feed.Take(&entries[i])
-			if err != nil {
-				return false, err
-			}
-			for _, it := range more {
-				if f.kinds == nil || slices.Contains(f.kinds, it.Kind) {
-					items = append(items, it)
-				}
-			}
-			if f.progress = feed.Progress(); f.progress.End != nil {
-				break
-			}
+	feed := stream.NewFeed(&f.run.Run, f.summaries, f.tokens, f.after, func(r chat.Range) iter.Seq2[chat.Event, error] {
+		return f.opt.Sessions.Events(f.ctx, f.caller, f.conv.session, r)
+	})
+	feed.Resume(st)
+	return turnlog.Read(f.ctx, f.opt.Sessions, f.caller, f.conv.session, f.run.Started.Seq, f.opt.Heartbeat, idle, func(entries []turnlog.Entry, _ bool) (bool, error) {
+		items, err := feed.Take(entries)
+		if err != nil {
+			return false, err
+		}
+		f.progress = feed.Progress()
+		if f.kinds != nil {
+			items = slices.DeleteFunc(items, func(it stream.Item) bool { return !slices.Contains(f.kinds, it.Kind) })
 		}
 		if len(items) > 0 {
-			if err := show(items); err != nil {
-				return false, err
-			}
+			err = show(items)
 		}
-		return f.progress.End != nil, nil
+		return f.progress.End != nil, err
 	})
-}
-
-// resume gives the feed the present state and returns where to watch from.
-func (f *follower) resume(feed *stream.Feed) (chat.Cursor, error) {
-	// Blocks are read before the state: a block that ends in between is then an event that the state has. In the other
-	// order it would be neither, and be shown twice.
-	var blocks []chat.Block
-	if f.tokens {
-		var err error
-		if blocks, err = f.opt.Sessions.Blocks(f.ctx, f.caller, f.conv.session); err != nil {
-			return chat.Cursor{}, err
-		}
-	}
-	st, err := f.opt.Sessions.State(f.ctx, f.caller, f.conv.session)
-	if err != nil {
-		return chat.Cursor{}, err
-	}
-	return feed.Resume(f.run.Started.Seq, st, blocks), nil
-}
-
-// feedLog reads the conversation for a feed.
-type feedLog struct{ *follower }
-
-// Read returns stored events.
-func (f feedLog) Read(r chat.Range) (out []chat.Event, err error) {
-	for e, err := range f.opt.Sessions.Events(f.ctx, f.caller, f.conv.session, r) {
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, e)
-	}
-	return out, nil
-}
-
-// Ends returns where the previews of a finished block ended.
-func (f feedLog) Ends(seq chat.Seq) ([]chat.End, error) {
-	return f.opt.Sessions.Ends(f.ctx, f.caller, f.conv.session, seq)
 }
 
 // followNext goes on with the run of the message that was sent with an answer, once the answered run has ended. It

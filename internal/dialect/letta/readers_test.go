@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/parley-hq/parley/agent"
@@ -102,37 +101,29 @@ func TestReadersDoNotDependOnEachOther(t *testing.T) {
 	}
 }
 
-// interleavedReads runs a function between the two reads that a stream makes before it begins.
-type interleavedReads struct {
+// interruptedStart runs a function between the two reads with which a stream begins.
+type interruptedStart struct {
 	sessions
-	state, blocks atomic.Bool // what was looked at
-	happen        func()
+	happen func()
 }
 
-func (s *interleavedReads) look(mine, other *atomic.Bool) {
-	if !mine.Swap(true) && other.Load() && s.happen != nil {
-		s.happen()
+func (s *interruptedStart) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
+	st, err := s.sessions.State(ctx, c, id)
+	if f := s.happen; f != nil {
+		s.happen = nil
+		f()
 	}
-}
-
-func (s *interleavedReads) State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error) {
-	s.look(&s.state, &s.blocks)
-	return s.sessions.State(ctx, c, id)
-}
-
-func (s *interleavedReads) Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error) {
-	s.look(&s.blocks, &s.state)
-	return s.sessions.Blocks(ctx, c, id)
+	return st, err
 }
 
 // A stream that is resumed while a block ends shows its text once.
 func TestResumeWhileABlockEnds(t *testing.T) {
 	t.Parallel()
 	proceed := make(chan struct{})
-	eyes := &interleavedReads{}
+	start := &interruptedStart{}
 	w := newTestServer(t, setup{
 		agents: map[string]agent.Agent{"script": scriptedAgent{proceed}},
-		change: func(o *Options) { eyes.sessions, o.Sessions = o.Sessions, eyes },
+		change: func(o *Options) { start.sessions, o.Sessions = o.Sessions, start },
 	})
 	a := w.agent(`{"model":"parley/script"}`)
 	first := w.open("/v1/agents/"+a+"/messages", message("go", `,"streaming":true,"stream_tokens":true`))
@@ -148,14 +139,12 @@ func TestResumeWhileABlockEnds(t *testing.T) {
 		}
 	}
 	var rest []frame
-	eyes.happen = func() {
+	start.happen = func() {
 		for range 8 {
 			proceed <- struct{}{}
 		}
 		rest = first.rest()
 	}
-	eyes.state.Store(false)
-	eyes.blocks.Store(false)
 	at := had[len(had)-1]
 	again := w.open("/v1/runs/"+at.Run+"/stream", fmt.Sprintf(`{"starting_after":%d}`, at.Seq)).rest()
 	if got, want := assemble(append(slices.Clone(had), again...)), assemble(append(had, rest...)); rest == nil || got != want {

@@ -2,6 +2,7 @@ package letta
 
 import (
 	"slices"
+	"time"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
@@ -19,6 +20,10 @@ const (
 // newSets returns the agents, conversations, identities, groups and callbacks of all workspaces. A callback is stored
 // with the conversation of its run.
 func (d *Dialect) newSets() *record.Sets {
+	writeTime := time.Duration(0)
+	if d.opt.OtherNodes {
+		writeTime = time.Minute
+	}
 	return record.NewSets(record.SetOptions{
 		Sessions: d.opt.Sessions, Name: "letta", Title: "Letta", Logger: d.log,
 		Kinds: map[string]record.Kind{
@@ -28,6 +33,7 @@ func (d *Dialect) newSets() *record.Sets {
 		},
 		DeletedWith: deletedWith,
 		Opened:      d.enqueueUnsent,
+		WriteTime:   writeTime,
 	})
 }
 

@@ -138,6 +138,14 @@ func (q *request) sendOnce(cv *conversation, req *sendRequest) (*follower, error
 		drafts[len(drafts)-1].Expect = &chat.Expected{}
 	}
 	events, err := q.opt.Sessions.Append(q.ctx, q.caller, cv.session, drafts)
+	if chat.CodeOf(err) == chat.Conflict && chat.ReasonOf(err) != chat.SessionChanged {
+		switch e, failed := q.repliedBefore(cv, req); {
+		case failed != nil:
+			return nil, failed
+		case e != nil:
+			return q.attach(cv, req, *e)
+		}
+	}
 	if err != nil {
 		return nil, errNotStored(otid, err)
 	}
@@ -284,15 +292,20 @@ func (q *request) repeated(cv *conversation, req *sendRequest, trigger chat.Seq)
 	if err != nil {
 		return nil, err
 	}
-	last := &drafts[len(drafts)-1]
-	if err := last.Normalize(); err != nil {
+	e, err := q.event(cv.session, trigger)
+	if err != nil || !e.Actor.Same(q.caller.Actor) {
 		return nil, err
 	}
-	e, err := q.event(cv.session, trigger)
-	if err != nil || !e.Actor.Same(q.caller.Actor) || e.Type != last.Type || !json.Same(e.Payload, last.Payload) {
+	if same, err := stores(&e, &drafts[len(drafts)-1]); err != nil || !same {
 		return nil, err
 	}
 	return &e, nil
+}
+
+// stores reports whether an event has the content of a draft.
+func stores(e *chat.Event, draft *chat.Draft) (bool, error) {
+	err := draft.Normalize()
+	return err == nil && e.Type == draft.Type && json.Same(e.Payload, draft.Payload), err
 }
 
 // attach returns a follower for a stored event: for a message, of the run that answers it; for an answer, of the rest of

@@ -3,7 +3,6 @@ package letta
 import (
 	"cmp"
 	"context"
-	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/keylock"
 	"github.com/parley-hq/parley/internal/record"
+	"github.com/parley-hq/parley/internal/turnlog"
 	"github.com/parley-hq/parley/internal/wire"
 )
 
@@ -24,22 +24,17 @@ type sessions interface {
 	Latest(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Session, error)
 	Resolve(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.SessionID, error)
 	attachment.Sessions
+	turnlog.Sessions
 	ByID(ctx context.Context, c chat.Caller, id chat.ID) (chat.Session, chat.Seq, error)
 	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	State(ctx context.Context, c chat.Caller, id chat.SessionID) (*chat.State, error)
-	Blocks(ctx context.Context, c chat.Caller, id chat.SessionID) ([]chat.Block, error)
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Fork(ctx context.Context, c chat.Caller, id chat.SessionID, f chat.Fork) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, workstream, reason string) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
-	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
-	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
-	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
 	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
-	Ends(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) ([]chat.End, error)
-	Watch(ctx context.Context, c chat.Caller, id chat.SessionID, from core.Start, enc core.Encoding) iter.Seq2[core.Batch, error]
 }
 
 // Options of the dialect.
@@ -52,6 +47,8 @@ type Options struct {
 	Agent    func() string                            // the agent for Letta agents without a model
 	Models   map[string]string                        // model → agent, for models that are not named after one; * is any other
 	Version  string                                   // of this server
+
+	OtherNodes bool // other nodes of a cluster store agents and conversations too
 
 	// Post calls an address that a client gave; the error is shown to that client.
 	Post     func(ctx context.Context, address string, body []byte) (status int, err error)
@@ -227,11 +224,21 @@ var advice = []struct{ below, end, text string }{
 	{"/runs/", "/trace", "Requests to providers are not stored."},
 	{"/steps/", "/feedback", "Feedback is not stored."},
 	{"/agents/", "/export", "A conversation is exported with GET /parley/v1/sessions/{id}/messages, or by parley export."},
-	{"/agents/", "", "Tools, folders, archives and schedules belong to the agents that the operator of this server configures."},
+	{"/agents/", "", "Agents are created, listed, read, changed with PATCH, and deleted; their tools, folders, archives and schedules are set up by the operator of this server."},
+	{"/runs/", "/metrics", "See /v1/runs/{id}/usage and /v1/runs/{id}/steps."},
+	{"/runs/", "", "Runs are a part of their conversation, and are erased with it."},
+	{"/messages/", "/search", "One conversation is searched with GET /parley/v1/sessions/{id}/search?q=WORDS."},
+	{"/folders/", "", filesAdvice},
+	{"/sources/", "", filesAdvice},
+	{"/jobs/", "", "Work in the background is a run: see /v1/runs/."},
+	{"/providers/", "", "Models are the agents of this server: see /v1/models/."},
 	{"/blocks/", "", "Memory blocks are stored with their agent: give them as memory_blocks, and see /v1/agents/{id}/core-memory/blocks."},
 	{"/tools/", "", "Tools belong to the agents that the operator of this server configures; tools of the client's own go with a message, as client_tools."},
 	{"/mcp-servers/", "", "MCP servers are named in the server's configuration."},
+	{"/", "", "docs/letta.md lists what this server offers."},
 }
+
+const filesAdvice = "Files belong to conversations: see /parley/v1/sessions/{id}/artifacts."
 
 // empty answers with an empty list.
 func empty(*request) (any, error) { return []any{}, nil }

@@ -49,7 +49,7 @@ func newTestServer(t testing.TB, s setup) *testServer {
 	names := append([]string{demo.Name}, slices.Collect(maps.Keys(s.agents))...)
 	opt := Options{
 		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Conns: h.Conns, Agents: func(string) []string { return names },
-		Agent: func() string { return demo.Name }, Version: "test",
+		Agent: func() string { return demo.Name }, Version: "test", OtherNodes: s.cluster != nil,
 	}
 	if s.change != nil {
 		s.change(&opt)

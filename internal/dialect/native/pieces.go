@@ -49,6 +49,7 @@ func (s *socket) handlePiece(_ context.Context, p pieceFrame) error {
 // preview collects pieces. They are shown before the next frame of another kind is handled,
 // and before the read loop waits.
 func (s *socket) preview(of core.SessionPieces, ok pieceAnswer) {
+	s.conn.Stay() // an agent sends many
 	s.pieces.all = append(s.pieces.all, of)
 	s.pieces.oks = append(s.pieces.oks, ok)
 }

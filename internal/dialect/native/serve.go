@@ -27,6 +27,7 @@ type sessions interface {
 	Update(ctx context.Context, c chat.Caller, id chat.SessionID, u chat.SessionUpdated) (chat.Session, error)
 	Erase(ctx context.Context, c chat.Caller, id chat.SessionID) (chat.Receipt, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
+	AppendsAtOnce(c chat.Caller, id chat.SessionID, drafts []chat.Draft) bool
 	AppendThen(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft, done core.AppendDone) (run func(), err error)
 	Preview(ctx context.Context, c chat.Caller, id chat.SessionID, pieces []chat.Preview) error
 	PreviewAll(ctx context.Context, c chat.Caller, all []core.SessionPieces) (handled int)
@@ -63,7 +64,7 @@ type files interface {
 
 // workers connects agents that run outside of the process.
 type workers interface {
-	Join(workspace, name string, w core.Worker, slots int, holding []chat.TurnID) core.Registration
+	Register(workspace, name string, w core.Worker, slots int, holding []chat.TurnID) core.Registration
 }
 
 // Options of the dialect.

@@ -9,7 +9,6 @@ import (
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/edge"
-	"github.com/parley-hq/parley/internal/freshstack"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
@@ -20,20 +19,20 @@ const (
 	maxFrame    = 16 << 20 // bytes of a frame
 	maxWatches  = 1000     // sessions followed at once
 	maxInFlight = 256      // requests that are not answered yet
-	fewFrames   = 8        // frames that are handled on a borrowed stack
 )
 
 // openSocket serves a WebSocket that carries many sessions.
 func (d *Dialect) openSocket(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
-	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
+	return failedHandshake(wire.ServeMessages(w, r, wire.WSOptions{MaxMessage: maxFrame}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) wire.Receiver {
 		s := newSocket(d, conn, &c)
 		s.watches = map[chat.SessionID]*watching{}
-		return s.run(ctx, s)
-	})
+		s.heartbeat = s.beat(ctx)
+		return s
+	}))
 }
 
-func (d *Dialect) serveWS(w http.ResponseWriter, r *http.Request, fn func(ctx context.Context, conn *wire.Conn) error) error {
-	err := wire.ServeWS(w, r, wire.WSOptions{MaxMessage: maxFrame}, d.opt.Conns, fn)
+// failedHandshake returns the error for the client, whose request did not become a WebSocket.
+func failedHandshake(err error) error {
 	var bad *wire.HandshakeError
 	switch {
 	case errors.Is(err, wire.ErrShutdown):
@@ -50,18 +49,21 @@ func errShutdown() error {
 
 // socket is one client's connection.
 type socket struct {
-	d      *Dialect
-	conn   *wire.Conn
-	caller chat.Caller
-	slots  chan struct{}
-	group  sync.WaitGroup
-	paced  bool                 // frames over the limit wait instead of being refused
-	again  func(err error) bool // reports that the client has to connect again and repeat its requests; nil means never
-	light  int                  // light frames since the last counted one; used by the read loop only
-	pieces collected
+	d         *Dialect
+	conn      *wire.Conn
+	caller    chat.Caller
+	slots     chan struct{}
+	group     sync.WaitGroup
+	paced     bool                 // frames over the limit wait instead of being refused
+	again     func(err error) bool // reports that the client has to connect again and repeat its requests; nil means never
+	light     int                  // light frames since the last counted one; used by the read loop only
+	pieces    collected
+	refused   *refusal // of TryReceive; sent by Receive
+	heartbeat *edge.Heartbeat
 
 	mu      sync.Mutex
 	watches map[chat.SessionID]*watching
+	unsent  []func() // release large frames whose answers are not sent yet
 }
 
 // newSocket takes a pointer because a copy of the caller would be on the stack of run.
@@ -75,60 +77,46 @@ type handler interface {
 	handlePiece(ctx context.Context, p pieceFrame) error
 }
 
-// run reads frames and handles them until the connection ends. Requests enter the
-// order of their session as they are read; answers to appends and previews may come in
-// another order. At shutdown the last frame asks the client to reconnect.
-func (s *socket) run(ctx context.Context, h handler) error {
-	beat := s.beat(ctx)
-	defer s.finish(beat)
-	var err error
-	for read := 0; err == nil; read++ {
-		if read < fewFrames {
-			// Most clients send a few watch frames and then only read. Their goroutine
-			// waits here, where its stack has 2 KB; it never needs the next size, 4 KB.
-			s.conn.Await()
-			err = s.nextOnFreshStack(ctx, h)
-		} else {
-			err = s.next(ctx, h)
-		}
-	}
-	s.group.Wait() // the error has ended ctx
-	s.end(ctx)
-	return ended(err)
-}
+// Receive handles a frame. Requests enter the order of their session as they are read;
+// answers to appends and previews may come in another order.
+func (s *socket) Receive(ctx context.Context, msg []byte) { s.receive(ctx, msg, s) }
 
-// finish ends what run has started, also after a panic.
-func (s *socket) finish(beat *edge.Heartbeat) {
-	beat.Stop()
-	s.conn.Cancel(wire.ErrClosed)
-	s.group.Wait()
-}
-
-// next reads one frame and handles it.
-//
-//go:noinline
-func (s *socket) next(ctx context.Context, h handler) error {
-	msg, err := s.conn.Read(ctx)
-	if err != nil {
-		return err
+func (s *socket) receive(ctx context.Context, msg []byte, h handler) {
+	if r := s.refused; r != nil {
+		s.refused = nil
+		s.refuse(ctx, r.id, r.session, r.err)
+		return
 	}
 	s.take(ctx, msg, h)
 	if len(s.pieces.all) > 0 && (len(s.pieces.all) == maxCollected || !s.conn.Buffered()) {
 		s.showPieces(ctx)
 	}
-	return nil
 }
 
-//go:noinline
-func (s *socket) nextOnFreshStack(ctx context.Context, h handler) (err error) {
-	freshstack.Run(func() { err = s.next(ctx, h) })
-	return err
+// End waits for the requests under way. At shutdown the last frame asks the client to
+// reconnect.
+func (s *socket) End(ctx context.Context, err error) error {
+	s.conn.Cancel(wire.ErrClosed) // it has ended already, unless a frame caused a panic
+	s.group.Wait()
+	s.end(ctx)
+	s.heartbeat.Stop()
+	return ended(err)
 }
 
-// take handles one frame. It is not inlined because the stack of the read loop keeps its
-// size while the client is idle.
-//
-//go:noinline
+// run reads frames and handles them until the connection ends.
+func (s *socket) run(ctx context.Context, h handler) (err error) {
+	s.heartbeat = s.beat(ctx)
+	defer func() { err = s.End(ctx, err) }()
+	for {
+		msg, err := s.conn.Read(ctx)
+		if err != nil {
+			return err
+		}
+		s.receive(ctx, msg, h)
+	}
+}
+
+// take handles one frame.
 func (s *socket) take(ctx context.Context, msg []byte, h handler) {
 	if p, ok := readPieceFrame(msg); ok {
 		s.takePiece(ctx, p, h)
@@ -157,8 +145,6 @@ func (s *socket) take(ctx context.Context, msg []byte, h handler) {
 }
 
 // end asks the client to reconnect, at shutdown, or to sign in again.
-//
-//go:noinline
 func (s *socket) end(ctx context.Context) {
 	err := wire.Ended(ctx)
 	if errors.Is(context.Cause(ctx), wire.ErrShutdown) {
@@ -222,13 +208,23 @@ func (s *socket) later(ctx context.Context, begin func() (wait func(), err error
 	if !s.takeSlot(ctx) {
 		return nil
 	}
+	begun := false
+	defer func() {
+		if !begun { // also after a panic: End would wait for the slot
+			s.freeSlots(1)
+		}
+	}()
 	wait, err := begin()
 	if err != nil {
-		s.freeSlots(1)
 		return err
 	}
+	begun = true
+	release := s.conn.Hold()
 	s.d.stacks.Go(func() {
 		defer s.freeSlots(1)
+		if release != nil {
+			defer release()
+		}
 		wait()
 	})
 	return nil

@@ -28,13 +28,13 @@ func (d *Dialect) openWork(w http.ResponseWriter, r *http.Request, c chat.Caller
 	if !c.MayServe(name) {
 		return chat.Errorf(chat.Denied, "you cannot answer for agent %q: %s; the operator of this server can add agents=%s to the token", name, c.Serves(), name)
 	}
-	return d.serveWS(w, r, func(ctx context.Context, conn *wire.Conn) error {
+	return failedHandshake(wire.ServeWS(w, r, wire.WSOptions{MaxMessage: maxFrame}, d.opt.Conns, func(ctx context.Context, conn *wire.Conn) error {
 		worker := workerCaller(c, name)
 		k := &work{socket: newSocket(d, conn, &worker), name: name, notEmpty: make(chan struct{}, 1)}
 		k.paced = true // a refused frame would fail the agent's turn
 		k.again = k.repeats
 		return k.run(ctx)
-	})
+	}))
 }
 
 // workerCaller is the caller for everything that a worker sends: the agent that it serves.
@@ -104,7 +104,7 @@ func (w *work) handle(ctx context.Context, f clientFrame) error {
 		}
 		w.commands = f.Commands
 		w.send(ctx, serverFrame{Op: "ok", ID: f.ID})
-		w.registration = w.d.opt.Workers.Join(w.caller.In(), w.name, w, f.Slots, f.Turns)
+		w.registration = w.d.opt.Workers.Register(w.caller.In(), w.name, w, f.Slots, f.Turns)
 		return nil
 	}
 	switch f.Op {

@@ -17,7 +17,7 @@ type slowLog struct {
 	stored   chan struct{}
 }
 
-func (s *slowLog) Join(_, _ string, w core.Worker, _ int, holding []chat.TurnID) core.Registration {
+func (s *slowLog) Register(_, _ string, w core.Worker, _ int, holding []chat.TurnID) core.Registration {
 	for _, turn := range holding {
 		w.Ended(turn)
 	}

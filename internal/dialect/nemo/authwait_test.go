@@ -2,6 +2,7 @@ package nemo
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,6 +57,34 @@ func TestAuthenticationHasADeadline(t *testing.T) {
 	if got := textOf(known.readTurn()); got != "You said: hi" {
 		t.Errorf("alice: %q", got)
 	}
+}
+
+// Messages count for who authenticated on the socket: one person does not use up what others at the same address may send.
+func TestMessagesCountForTheCallerOfTheSocket(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, setup{secured: true})
+	long := strings.Repeat("x", 100<<10)
+	for range 4 { // each of them counts as the largest message; together they are the limit of one client
+		c := w.dial("")
+		c.send(authMessage("alice"))
+		if f := c.next(); f.Status != "success" {
+			t.Fatalf("alice: %s", f.raw)
+		}
+		unfinished, err := c.conn.Writer(t.Context(), websocket.MessageText)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(unfinished, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := w.dial("")
+	c.send(authMessage("bob"))
+	if f := c.next(); f.Status != "success" {
+		t.Fatalf("bob: %s", f.raw)
+	}
+	c.say("c1", "m1", "/echo "+long)
+	c.readTurn()
 }
 
 func TestUnauthenticatedSocketsAreBounded(t *testing.T) {

@@ -3,6 +3,7 @@ package nemo
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"strings"
 
 	"github.com/parley-hq/parley/chat"
@@ -159,7 +160,7 @@ func decodeContent(raw json.RawMessage) ([]message, error) {
 		c.Messages = []message{{Role: "user", Content: p}}
 	}
 	if len(c.Messages) == 0 {
-		return nil, refuse(codeContent, "the content has no messages")
+		return nil, refuse(codeContent, `the content has no messages: send {"messages":[{"role":"user","content":[{"type":"text","text":"…"}]}]}`)
 	}
 	return c.Messages, nil
 }
@@ -183,7 +184,7 @@ func (m *decodedMessage) take(list []message, needText bool) error {
 		if needText {
 			return refuse(codeContent, "No user text content found in messages.")
 		}
-		return refuse(codeContent, "there is no user message in messages")
+		return refuse(codeContent, `no message has the role user and a content: send {"messages":[{"role":"user","content":"…"}]}`)
 	}
 	m.Last = list[last]
 	for _, one := range list[:last] {
@@ -217,9 +218,7 @@ func (m *decodedMessage) unpackQuery() {
 	}
 	delete(all, "query")
 	m.Last.Content = parts{{Type: "text", Text: query}}
-	for k, v := range m.Extra {
-		all[k] = v
-	}
+	maps.Copy(all, m.Extra)
 	m.Extra = all
 }
 

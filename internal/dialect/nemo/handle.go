@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/parley-hq/parley/chat"
+	"github.com/parley-hq/parley/internal/edge"
 	"github.com/parley-hq/parley/internal/text"
 	"github.com/parley-hq/parley/internal/wire"
 )
@@ -16,13 +17,15 @@ type received struct {
 	raw    []byte
 	caller chat.Caller
 	err    error // it cannot be decoded, or has no caller
-	places int   // how many it takes, see maxUnhandled
+	weight int   // as how many frames it counts, see unhandledBytes
+
+	release func() // of a large frame; see [wire.Conn.Hold]
 }
 
 // receive decodes a frame, finds its caller, and lets it wait to be handled. An auth_message is handled at once, because the limits of the
 // frames behind it depend on it.
 func (s *socket) receive(ctx context.Context, msg []byte) {
-	f := &received{raw: msg, places: min(1+len(msg)/unhandledBytes, maxUnhandled)}
+	f := &received{raw: msg, weight: min(1+len(msg)/unhandledBytes, maxUnhandled)}
 	if f.clientFrame, f.err = decodeFrame(msg); f.err == nil {
 		if f.Type == typeAuth {
 			s.authenticate(ctx, &f.clientFrame)
@@ -30,13 +33,14 @@ func (s *socket) receive(ctx context.Context, msg []byte) {
 		}
 		f.caller, f.err = s.callerOf(ctx, &f.clientFrame)
 	}
-	for range f.places {
+	for range f.weight {
 		select {
-		case s.places <- struct{}{}:
+		case s.unhandled <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 	}
+	f.release = s.conn.Hold()
 	s.frames <- f
 }
 
@@ -68,6 +72,9 @@ func (s *socket) callerOf(ctx context.Context, f *clientFrame) (chat.Caller, err
 		if err != nil {
 			return c, &refusal{codeAuth, chat.Public(err)}
 		}
+		if s.authErr != nil {
+			s.conn.SetClient(edge.ClientOf(c))
+		}
 		s.authWait.End()
 		return c, nil
 	}
@@ -96,6 +103,7 @@ func (s *socket) authenticate(ctx context.Context, f *clientFrame) {
 	r.UserID = &id
 	s.caller, s.authErr = c, nil
 	s.bind(ctx, c)
+	s.conn.SetClient(edge.ClientOf(c))
 	s.authWait.End()
 	_ = s.conn.WriteText(ctx, appendJSON(nil, r))
 	s.resumeRequested(ctx, c)

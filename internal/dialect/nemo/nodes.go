@@ -10,25 +10,25 @@ import (
 	"github.com/parley-hq/parley/internal/json"
 )
 
-// A client of a cluster may continue at another node. So the nodes tell each other how far their clients have read, and a node
-// asks the others before a client starts that it may not know. Messages between nodes may be lost: then a client gets text again that it has.
+// A client of a cluster may continue at another node. So the nodes send each other how far their clients have read, and before a client
+// starts, its node asks the others about it. When a message between nodes is lost, a client may get text twice.
 //
-// A client that connects makes a move, which has a higher number than all moves before it. Of the positions that the nodes have of a
-// conversation those of the last move count: the others were passed since.
+// Each connection of a client is a move, with a higher number than all moves before it. Nodes may have different positions of a
+// conversation: those of the last move count, because the client has read on since the earlier ones.
 
 // Nodes connects the dialects of the nodes of a cluster.
 type Nodes struct {
-	Name   string            // of this node
-	Spread func(data []byte) // gives a message to Heard of the dialect of all other nodes, unless it is lost; it does not block
-	Others func() int        // how many other nodes are heard
-	Least  int               // how many of them with this one are a majority
+	Name      string            // of this node
+	Broadcast func(data []byte) // sends a message to Receive of the dialect of all other nodes, and may lose it; it does not block
+	Others    func() int        // how many other nodes are present
+	Least     int               // how many of them with this one are a majority
 }
 
 const (
-	spreadPause  = 20 * time.Millisecond  // changes of this time are sent together
-	askTime      = time.Second            // how long a node waits for all others that are heard
-	askLimit     = 4 * time.Second        // and for the least number of them: it may have just started
-	askAgain     = 250 * time.Millisecond // a question or an answer may be lost
+	collectTime  = 20 * time.Millisecond  // changes of this time are sent together
+	askTime      = time.Second            // how long a node waits for the answers of all others that are present
+	askLimit     = 4 * time.Second        // how long it waits for Nodes.Least of them: it may have just started
+	askAgain     = 250 * time.Millisecond // until a question is sent again: it or the answer may be lost
 	maxPointList = 48 << 10               // bytes of points in a message
 )
 
@@ -42,22 +42,22 @@ type nodeMessage struct {
 	Live     int      `json:"live,omitempty"`     // of an answer: clients that are connected to the node
 }
 
-// Heard takes a message of another node. It does not block.
-func (d *Dialect) Heard(data []byte) {
+// Receive takes a message of another node. It does not block.
+func (d *Dialect) Receive(data []byte) {
 	var m nodeMessage
 	if err := json.Unmarshal(data, &m); err != nil || d.opt.Nodes == nil {
 		d.log.Warn("a message of another node cannot be read; do all nodes run the same version?", "err", err)
 		return
 	}
-	d.points.heard(&m)
+	d.points.receive(&m)
 }
 
-func (r *resumePoints) heard(m *nodeMessage) {
+func (r *resumePoints) receive(m *nodeMessage) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, line := range m.Points {
 		if s, ok := parsePoint(line); ok && s.node != "" && s.node != r.nodes.Name {
-			r.heardPoint(m.Node, s)
+			r.keepPoint(m.Node, s)
 		}
 	}
 	if asked := r.questions[m.Answer]; asked != nil {
@@ -71,8 +71,8 @@ func (r *resumePoints) heard(m *nodeMessage) {
 	}
 }
 
-// heardPoint keeps what a node says of its own clients, or of those of a third node if that is news; the caller holds mu.
-func (r *resumePoints) heardPoint(from string, s savedPoint) {
+// keepPoint keeps what a node sent about its own clients, or about those of a third node if it is newer than what is known; the caller holds mu.
+func (r *resumePoints) keepPoint(from string, s savedPoint) {
 	p := r.point(s.key)
 	if have, ok := p.elsewhere[s.node]; ok {
 		order := cmp.Or(cmp.Compare(s.moves, have.moves), s.last().when.Compare(have.last().when))
@@ -85,12 +85,12 @@ func (r *resumePoints) heardPoint(from string, s savedPoint) {
 	}
 	p.elsewhere[s.node] = s
 	if len(p.live) > 0 && r.now().Sub(p.answered) < 2*askTime {
-		p.adopt(s.moves) // another client has moved: those of this node have just responded
+		p.adopt(s.moves) // the clients of this node have just responded, so it was another client that moved
 	}
 	r.file.append(s, r.all())
 }
 
-// answer tells the other nodes what this one knows about a conversation, after it has closed connections that do not respond.
+// answer sends the other nodes what this one knows about a conversation, after it has closed connections that do not respond.
 func (r *resumePoints) answer(question, key string) {
 	r.closeStale(key, nil)
 	m := nodeMessage{Answer: question}
@@ -107,11 +107,11 @@ func (r *resumePoints) answer(question, key string) {
 		}
 	}
 	r.mu.Unlock()
-	r.spread(m)
+	r.broadcast(m)
 }
 
-// ask asks the other nodes about a conversation, so that they tell what they know. It returns how many clients of it are connected to
-// the nodes that answered.
+// ask asks the other nodes about a conversation and keeps what they answer. It returns how many clients of the conversation are connected
+// to each node that answered.
 func (r *resumePoints) ask(ctx context.Context, key string) map[string]int {
 	if r.nodes == nil {
 		return nil
@@ -128,7 +128,7 @@ func (r *resumePoints) ask(ctx context.Context, key string) map[string]int {
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	live, begun := map[string]int{}, time.Now()
-	r.spread(nodeMessage{Question: question, Key: key})
+	r.broadcast(nodeMessage{Question: question, Key: key})
 	for {
 		took := time.Since(begun)
 		if n := len(live); n >= r.nodes.Least && (n >= r.nodes.Others() || took > askTime) || took > askLimit {
@@ -138,15 +138,15 @@ func (r *resumePoints) ask(ctx context.Context, key string) map[string]int {
 		case m := <-answers:
 			live[m.Node] = m.Live
 		case <-again.C:
-			r.spread(nodeMessage{Question: question, Key: key})
+			r.broadcast(nodeMessage{Question: question, Key: key})
 		case <-ctx.Done():
 			return live
 		}
 	}
 }
 
-// gather makes the departed clients of other nodes those of this one, and returns how many are connected elsewhere. All clients of a
-// node that did not answer have departed: it was lost, or their connections do not respond. The caller holds mu.
+// gather adds the departed clients of other nodes to those of this one, and returns how many are connected elsewhere. All clients of a
+// node that did not answer count as departed: the node was lost, or their connections do not respond. The caller holds mu.
 func (r *resumePoints) gather(p *resumePoint, live map[string]int) (connectedElsewhere int) {
 	now := r.now()
 	p.adopt(p.lastMove())
@@ -181,11 +181,11 @@ func (r *resumePoints) gather(p *resumePoint, live map[string]int) (connectedEls
 	return connectedElsewhere
 }
 
-// move begins a new move. Its number is the time in microseconds, or more: a node that other nodes could not tell the last move has a
-// higher number, too.
+// move begins a new move. Its number is the time in microseconds, or more, so that it is also higher than moves that this node has not
+// received.
 func (p *resumePoint) move(now time.Time) { p.moves = max(p.lastMove()+1, uint64(now.UnixMicro())) }
 
-// adopt sets the number of the last move, unless it is higher already. The clients that departed before have continued elsewhere.
+// adopt sets the number of the last move, unless it is higher already. The clients that departed here before have continued elsewhere.
 func (p *resumePoint) adopt(moves uint64) {
 	if p.moves < moves {
 		p.moves, p.departed = moves, nil
@@ -215,7 +215,7 @@ func (r *resumePoints) changed(p *resumePoint) {
 		return
 	}
 	if r.unsent[p] = true; len(r.unsent) == 1 {
-		time.AfterFunc(spreadPause, r.sendChanges)
+		time.AfterFunc(collectTime, r.sendChanges)
 	}
 }
 
@@ -238,11 +238,11 @@ func (r *resumePoints) sendChanges() {
 	clear(r.unsent)
 	r.mu.Unlock()
 	for _, m := range messages {
-		r.spread(m)
+		r.broadcast(m)
 	}
 }
 
-func (r *resumePoints) spread(m nodeMessage) {
+func (r *resumePoints) broadcast(m nodeMessage) {
 	m.Node = r.nodes.Name
-	r.nodes.Spread(appendJSON(nil, m))
+	r.nodes.Broadcast(appendJSON(nil, m))
 }

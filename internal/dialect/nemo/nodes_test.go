@@ -35,21 +35,21 @@ func newNodes(t *testing.T, s setup) *twoNodes {
 	s.change = func(o *Options) {
 		second := *o
 		second.Dir = t.TempDir()
-		second.Nodes = &Nodes{Name: "second", Others: func() int { return 1 }, Least: 1, Spread: func(data []byte) {
+		second.Nodes = &Nodes{Name: "second", Others: func() int { return 1 }, Least: 1, Broadcast: func(data []byte) {
 			if f := n.asked.Load(); f != nil && strings.Contains(string(data), `"question"`) {
 				(*f)()
 			}
 			if !n.cut.Load() {
-				n.dialect.Heard(data)
+				n.dialect.Receive(data)
 			}
 		}}
 		if change != nil {
 			change(&second)
 		}
 		n.other = New(second)
-		o.Nodes = &Nodes{Name: "first", Others: func() int { return 1 }, Least: 1, Spread: func(data []byte) {
+		o.Nodes = &Nodes{Name: "first", Others: func() int { return 1 }, Least: 1, Broadcast: func(data []byte) {
 			if !n.cut.Load() {
-				n.other.Heard(data)
+				n.other.Receive(data)
 			}
 		}}
 	}
@@ -162,7 +162,7 @@ func TestBackAtTheFirstNode(t *testing.T) {
 func TestPositionsOfOtherNodesSurviveKills(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	open := func() *resumePoints {
-		nodes := &Nodes{Name: "here", Spread: func([]byte) {}, Others: func() int { return 0 }}
+		nodes := &Nodes{Name: "here", Broadcast: func([]byte) {}, Others: func() int { return 0 }}
 		return newResumePoints(dir, nodes, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	}
 	r := open()
@@ -170,7 +170,7 @@ func TestPositionsOfOtherNodesSurviveKills(t *testing.T) {
 	r.add("k", tab)
 	r.depart(tab, positionAt(5), connectionLost)
 	passed := pointOf("there", clients{1, positionAt(9), now, connected})
-	r.heard(&nodeMessage{Node: "there", Points: []string{r.line(passed)}})
+	r.receive(&nodeMessage{Node: "there", Points: []string{r.line(passed)}})
 	if got, ok, _ := open().resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("the client continues at %v, %t", got, ok)
 	}
@@ -184,10 +184,10 @@ func pointOf(node string, groups ...clients) savedPoint {
 // A third node may know more of the clients of a lost node than this one, or less.
 func TestPositionThatAThirdNodeKnows(t *testing.T) {
 	now := time.Now()
-	nodes := &Nodes{Name: "here", Spread: func([]byte) {}, Others: func() int { return 0 }}
+	nodes := &Nodes{Name: "here", Broadcast: func([]byte) {}, Others: func() int { return 0 }}
 	r := newResumePoints("", nodes, time.Now, slog.New(slog.DiscardHandler))
 	hear := func(from string, at chat.Seq, when time.Time) {
-		r.heard(&nodeMessage{Node: from, Points: []string{r.line(pointOf("lost", clients{1, positionAt(at), when, connected}))}})
+		r.receive(&nodeMessage{Node: from, Points: []string{r.line(pointOf("lost", clients{1, positionAt(at), when, connected}))}})
 	}
 	hear("lost", 5, now)
 	hear("third", 9, now.Add(time.Millisecond))
@@ -201,7 +201,7 @@ func TestPositionThatAThirdNodeKnows(t *testing.T) {
 // A node that knows nothing of a client's way, and could ask nobody, has the last position of it all the same.
 func TestMoveToANodeThatKnowsNothing(t *testing.T) {
 	dial := func(name string) *resumePoints {
-		return newResumePoints("", &Nodes{Name: name, Spread: func([]byte) {}, Others: func() int { return 0 }}, time.Now, slog.New(slog.DiscardHandler))
+		return newResumePoints("", &Nodes{Name: name, Broadcast: func([]byte) {}, Others: func() int { return 0 }}, time.Now, slog.New(slog.DiscardHandler))
 	}
 	old, lost := dial("old"), dial("lost")
 	for n := range chat.Seq(3) { // the client has been at the old node several times
@@ -215,7 +215,7 @@ func TestMoveToANodeThatKnowsNothing(t *testing.T) {
 	lost.mu.Lock()
 	line := lost.line(sub.point.saved(time.Now()))
 	lost.mu.Unlock()
-	old.heard(&nodeMessage{Node: "third", Points: []string{line}})
+	old.receive(&nodeMessage{Node: "third", Points: []string{line}})
 	if got, ok, _ := old.resume(t.Context(), "k", &subscription{}); !ok || !got.equal(positionAt(9)) {
 		t.Errorf("the client continues at %v, %t", got, ok)
 	}
@@ -226,14 +226,14 @@ func TestNodeWaitsForAnAnswer(t *testing.T) {
 	var r *resumePoints
 	asked := 0
 	nodes := &Nodes{Name: "here", Least: 1, Others: func() int { return 0 }}
-	nodes.Spread = func(data []byte) {
+	nodes.Broadcast = func(data []byte) {
 		var m nodeMessage
 		if err := json.Unmarshal(data, &m); err != nil || m.Question == "" {
 			return
 		}
 		if asked++; asked == 2 { // the first one is lost
 			s := pointOf("there", clients{1, positionAt(9), time.Now(), connectionLost})
-			go r.heard(&nodeMessage{Node: "there", Answer: m.Question, Points: []string{r.line(s)}})
+			go r.receive(&nodeMessage{Node: "there", Answer: m.Question, Points: []string{r.line(s)}})
 		}
 	}
 	r = newResumePoints("", nodes, time.Now, slog.New(slog.DiscardHandler))
@@ -296,20 +296,7 @@ func TestTabsAtTwoNodes(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	n := newNodes(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
-	one := n.dial("?session=s1&conversation_id=c1")
-	one.say("c1", "m1", "go")
-	got := one.readWords(5)
-	first := make(chan []frame)
-	go func() { first <- one.readRest(got) }() // reads on, so that it answers pings
-	two := n.dialSecond("?session=s1&conversation_id=c1")
-	second := two.readWords(5)
-	close(gate)
-	if got := textOf(two.readRest(second)); got != words1toN(40) {
-		t.Errorf("second tab: %q", got)
-	}
-	if got := textOf(<-first); got != words1toN(40) {
-		t.Errorf("first tab: %q", got)
-	}
+	openSecondTab(n.dial("?session=s1&conversation_id=c1"), gate, func() *client { return n.dialSecond("?session=s1&conversation_id=c1") })
 }
 
 // behind is the sessions of a node that does not have the last events yet.

@@ -19,8 +19,8 @@ import (
 // to twice their size, so that not every change rewrites it.
 const maxPointFile = 4 << 20
 
-// pointFile keeps resume points over a restart or a kill: one line per change, the last line of a key and a node counts. A lost
-// line costs a repeated sentence, so there is no fsync. Lines contain no text and no session id. It is guarded by the
+// pointFile keeps resume points over a restart or a kill: one line per change; of the lines with the same key and node the last one counts.
+// There is no fsync, because a lost line only repeats some text. Lines contain no text and no session id. It is guarded by the
 // lock of resumePoints.
 type pointFile struct {
 	path      string // "" when nothing is kept
@@ -38,7 +38,7 @@ type savedPoint struct {
 	node   string    // whose clients they are; "" means this one
 }
 
-// last is the last group; a line has one.
+// last is the last group.
 func (s savedPoint) last() clients {
 	if len(s.groups) == 0 {
 		return clients{}
@@ -46,7 +46,7 @@ func (s savedPoint) last() clients {
 	return s.groups[len(s.groups)-1]
 }
 
-// remembered are the groups that are not too old.
+// remembered returns the groups of clients that are not too old.
 func (s savedPoint) remembered(now time.Time) (list []clients) {
 	for _, g := range s.groups {
 		if g.count > 0 && now.Sub(g.when) < pointLifetime {
@@ -62,7 +62,7 @@ func openPointFile(dir string, log *slog.Logger) (*pointFile, []savedPoint) {
 	if dir == "" {
 		return f, nil
 	}
-	f.path = filepath.Join(dir, "nemo-places")
+	f.path = filepath.Join(dir, "nemo-resume-points")
 	old, err := os.Open(f.path)
 	if err != nil {
 		return f, nil
@@ -86,20 +86,16 @@ func openPointFile(dir string, log *slog.Logger) (*pointFile, []savedPoint) {
 func parsePoint(line string) (p savedPoint, ok bool) {
 	fields := strings.Fields(line)
 	n := len(fields) - 1
-	old := n == 1+groupFields // earlier versions wrote seconds, and no moves and node
-	if !old && (n < 3+groupFields || n%groupFields != 3) || fields[n] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) {
+	if n < 3+groupFields || n%groupFields != 3 || fields[n] != checksum(line[:strings.LastIndexByte(line, ' ')+1]) {
 		return p, false
 	}
 	p.key = fields[0]
 	for rest := fields[1:]; len(rest) > groupFields; rest = rest[groupFields:] {
-		g, ok := parseGroup(rest, old)
+		g, ok := parseGroup(rest)
 		if !ok {
 			return p, false
 		}
 		p.groups = append(p.groups, g)
-	}
-	if old {
-		return p, true
 	}
 	var err error
 	p.moves, err = strconv.ParseUint(fields[n-2], 10, 64)
@@ -109,7 +105,7 @@ func parsePoint(line string) (p savedPoint, ok bool) {
 
 const groupFields = 7
 
-func parseGroup(fields []string, seconds bool) (g clients, ok bool) {
+func parseGroup(fields []string) (g clients, ok bool) {
 	var err error
 	if g.count, err = strconv.Atoi(fields[0]); err != nil {
 		return g, false
@@ -125,10 +121,7 @@ func parseGroup(fields []string, seconds bool) (g clients, ok bool) {
 		*seq = chat.Seq(n)
 	}
 	when, err := strconv.ParseInt(fields[5], 10, 64)
-	if g.when = time.UnixMicro(when); seconds {
-		g.when = time.Unix(when, 0)
-	}
-	g.state = clientState(fields[6])
+	g.when, g.state = time.UnixMicro(when), clientState(fields[6])
 	return g, err == nil
 }
 
@@ -158,7 +151,7 @@ func (f *pointFile) append(p savedPoint, all iter.Seq[savedPoint]) {
 	}
 }
 
-// fail stops keeping points: they live as long as the process from now on.
+// fail stops writing points: from now on they are lost when the process ends.
 func (f *pointFile) fail(err error) {
 	f.log.Warn("resume points cannot be kept; after a restart clients may see text twice", "err", err)
 	if f.file != nil {

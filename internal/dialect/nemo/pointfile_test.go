@@ -51,11 +51,7 @@ func TestPointLines(t *testing.T) {
 	if !ok || got.key != p.key || !slices.EqualFunc(got.groups, p.groups, same) || got.moves != p.moves || got.node != p.node {
 		t.Errorf("%q is read as %v", line, got)
 	}
-	earlier := "3f2a 7 42 4 0 0 1 left " // of a version without moves and nodes
-	if got, ok := parsePoint(earlier + checksum(earlier)); !ok || got.key != p.key || !same(got.last(), clients{7, position{chat.Cursor{Seq: 42}, 4, 0, 0}, time.Unix(1, 0), connectionLost}) || got.moves != 0 || got.node != "" {
-		t.Errorf("%q is read as %v, %t", earlier, got, ok)
-	}
-	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 left ", "3f2a 7 ~ 4 0 0 1 left ", "3f2a 7 42 x 0 0 1 left ", "3f2a 7 42 4 x 0 1 left ", "3f2a 7 42 4 0 0 x left ", "3f2a 7 42 4 0 0 1 left x @n ", "3f2a 3 @n ", "3f2a 7 42 4 0 0 1 left 7 42 4 0 0 1 left "} {
+	for _, bad := range []string{"", "3f2a 7", "3f2a x 42 4 0 0 1 lost ", "3f2a 7 ~ 4 0 0 1 lost ", "3f2a 7 42 x 0 0 1 lost ", "3f2a 7 42 4 x 0 1 lost ", "3f2a 7 42 4 0 0 x lost ", "3f2a 7 42 4 0 0 1 lost x @n ", "3f2a 3 @n ", "3f2a 7 42 4 0 0 1 lost 7 42 4 0 0 1 lost "} {
 		if _, ok := parsePoint(bad + checksum(bad)); ok {
 			t.Errorf("%q is taken for a point", bad)
 		}

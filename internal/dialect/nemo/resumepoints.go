@@ -24,7 +24,7 @@ func (p position) equal(o position) bool {
 	return p.Cursor.Seq == o.Cursor.Seq && p.Base == o.Base && p.Held == o.Held && p.Shown == o.Shown && slices.Equal(p.Cursor.Blocks, o.Cursor.Blocks)
 }
 
-// lower is what both p and o have.
+// lower is the position up to which a client at p and one at o have read.
 func (p position) lower(o position) position {
 	if o.Cursor.Seq < p.Cursor.Seq {
 		p, o = o, p
@@ -58,10 +58,10 @@ type clientState string
 
 // The states.
 const (
-	connected      clientState = "live"
-	connectionLost clientState = "left"
-	pageUnloaded   clientState = "parted" // the page was closed, or is being reloaded
-	clientClosed   clientState = "turned" // the client closed the connection itself
+	connected      clientState = "connected"
+	connectionLost clientState = "lost"
+	pageUnloaded   clientState = "unloaded" // the page was closed, or is being reloaded
+	clientClosed   clientState = "closed"   // the client closed the connection itself
 )
 
 // Limits of what is remembered.
@@ -77,11 +77,11 @@ const (
 	reloadWindow    = 15 * time.Second
 )
 
-// clients are some that share a position: what all of them have.
+// clients is a group of clients with one position, up to which all of them have read.
 type clients struct {
 	count int
 	at    position
-	when  time.Time // they departed; of those that are connected, when this was noted
+	when  time.Time // when they departed or, if they are connected, when this was noted
 	state clientState
 }
 
@@ -111,7 +111,7 @@ type resumePoint struct {
 	conversation string                // the departed clients' name of the session; "" after a restart
 	moves        uint64                // the number of the last move, see nodes.go
 	elsewhere    map[string]savedPoint // what is known of the clients of other nodes, by node
-	answered     time.Time             // when the live ones have last responded to a question of another node
+	answered     time.Time             // when the live ones last responded after a question of another node
 }
 
 // mayReturn are the departed clients that may still return although others are connected.
@@ -124,7 +124,7 @@ func (p *resumePoint) mayReturn(now time.Time) (list []clients) {
 	return list
 }
 
-// maxDeparted is how many departures are told apart.
+// maxDeparted bounds the departures that are kept apart.
 const maxDeparted = 8
 
 // addDeparted adds clients that departed after the others.
@@ -138,8 +138,8 @@ func (p *resumePoint) addDeparted(g clients) {
 	p.departed = append(p.departed, g)
 }
 
-// takeDeparted returns what all departed clients have, for one of them that returns. It counts as the one that departed last, so that a
-// client that never returns is forgotten in time.
+// takeDeparted returns the position up to which all departed clients have read, for one of them that returns. It counts as the one that
+// departed last, so that the others expire in time if they do not return.
 func (p *resumePoint) takeDeparted() (at position, ok bool) {
 	n := len(p.departed)
 	if n == 0 {
@@ -152,7 +152,7 @@ func (p *resumePoint) takeDeparted() (at position, ok bool) {
 	last := &p.departed[n-1]
 	if last.count--; last.count == 0 {
 		if n > 1 {
-			p.departed[n-2].add(0, last.at) // it may have been another one
+			p.departed[n-2].add(0, last.at) // the one that returned may have been another one
 		}
 		p.departed = p.departed[:n-1]
 	}
@@ -168,7 +168,7 @@ func (p *resumePoint) saved(now time.Time) savedPoint {
 	}
 	here := clients{when: now, state: connected}
 	for _, sub := range p.live {
-		if sub.saved.Base != 0 { // it has one
+		if sub.saved.Base != 0 { // it has a position
 			here.add(1, sub.saved)
 		}
 	}
@@ -186,8 +186,8 @@ type resumePoints struct {
 	file            *pointFile
 	byKey           map[string]*resumePoint
 	waitingForStart map[subscriptionKey][]*subscription // of conversations that do not exist yet
-	unsent          map[*resumePoint]bool               // those that other nodes do not have yet
-	questions       map[string]chan nodeMessage         // get the answers of other nodes
+	unsent          map[*resumePoint]bool               // points that have changed since they were sent to other nodes
+	questions       map[string]chan nodeMessage         // receive the answers of other nodes
 }
 
 func newResumePoints(dir string, nodes *Nodes, now func() time.Time, log *slog.Logger) *resumePoints {
@@ -200,11 +200,11 @@ func newResumePoints(dir string, nodes *Nodes, now func() time.Time, log *slog.L
 	for _, s := range saved {
 		if s.node != "" {
 			if nodes != nil {
-				r.heardPoint(s.node, s)
+				r.keepPoint(s.node, s)
 			}
 			continue
 		}
-		if s.last().state == connected { // until the end of that process: none could return since
+		if s.last().state == connected { // until that process ended; no client could return since then
 			for i := range s.groups {
 				g := &s.groups[i]
 				if g.when = now(); g.state == connected {
@@ -258,7 +258,7 @@ func (r *resumePoints) add(key string, sub *subscription) {
 	r.attach(r.point(key), sub)
 }
 
-// addSender adds a client that starts with a message of its own. What departed clients have read is forgotten: a client
+// addSender adds a client that starts with a message of its own. The positions of departed clients are dropped: a client
 // that connects later starts with the running turn.
 func (r *resumePoints) addSender(key string, sub *subscription) {
 	r.mu.Lock()
@@ -269,8 +269,8 @@ func (r *resumePoints) addSender(key string, sub *subscription) {
 	r.attach(p, sub)
 }
 
-// senderLeft records a client whose connection ended before its message was stored. If anybody follows the conversation or has followed
-// it, the client is one of them.
+// senderLeft records a client whose connection ended before its message was stored, unless the conversation has a point already: then
+// the client is one of its clients.
 func (r *resumePoints) senderLeft(key, conversation string, message chat.Seq) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -303,7 +303,7 @@ func (r *resumePoints) resume(ctx context.Context, key string, sub *subscription
 	if at, ok = p.takeDeparted(); ok {
 		sub.saved = at
 	} else if others == 0 {
-		p.move(now) // what a node has that could not answer is older than what this client gets
+		p.move(now) // positions of nodes that could not answer are older than this
 	}
 	r.attach(p, sub)
 	return at, ok, nil

@@ -201,12 +201,12 @@ func TestClientThatNeverReturnsIsForgotten(t *testing.T) {
 	single := openPoints("", &now)
 	var nodes [2]*resumePoints
 	for i, name := range []string{"one", "two"} {
-		n := &Nodes{Name: name, Others: func() int { return 1 }, Least: 1, Spread: func(data []byte) {
+		n := &Nodes{Name: name, Others: func() int { return 1 }, Least: 1, Broadcast: func(data []byte) {
 			var m nodeMessage
 			if err := json.Unmarshal(data, &m); err != nil {
 				t.Error(err)
 			}
-			nodes[1-i].heard(&m)
+			nodes[1-i].receive(&m)
 		}}
 		nodes[i] = newResumePoints("", n, func() time.Time { return now }, slog.New(slog.DiscardHandler))
 	}

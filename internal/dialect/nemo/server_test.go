@@ -85,7 +85,7 @@ func (w *testServer) restart() *testServer {
 // kill ends the server and restores the resume points as they were before, as after a kill.
 func (w *testServer) kill() *testServer {
 	w.t.Helper()
-	file := filepath.Join(w.Dir, "nemo-places")
+	file := filepath.Join(w.Dir, "nemo-resume-points")
 	noted, err := os.ReadFile(file)
 	if err != nil {
 		w.t.Fatal(err)

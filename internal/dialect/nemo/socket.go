@@ -31,8 +31,8 @@ const (
 	unhandledBytes = maxFrame / maxUnhandled // a larger frame counts as several
 )
 
-// lastFrames is how long the frames of a client are handled that has gone.
-const lastFrames = 10 * time.Second
+// afterDisconnect is how long the frames that a client has sent are still handled after it has disconnected.
+const afterDisconnect = 10 * time.Second
 
 // Limits of sockets whose client has not authenticated.
 const (
@@ -53,7 +53,7 @@ type socket struct {
 	requested           string         // the conversation that the address names
 	defaultConversation string         // of messages that name none
 	isBrowser           bool           // browsers send their origin
-	caller              chat.Caller    // this and the next three belong to the goroutine that reads
+	caller              chat.Caller    // this and the next three are used only by the goroutine that reads
 	authErr             error          // why the caller is not known; nil when it is
 	releaseBind         func()         // of the credential that auth_message brought; nil without one
 	authWait            *wire.AuthWait // nil when the request brought a credential
@@ -63,7 +63,7 @@ type socket struct {
 	cancel      context.CancelCauseFunc
 	group       sync.WaitGroup
 	frames      chan *received // that wait to be handled
-	places      chan struct{}  // which they take
+	unhandled   chan struct{}  // has an element for each of them, several for a large one
 	readEnded   chan struct{}  // closed when nothing more can be read; then the next two are set
 	readAll     bool           // the client has read all that was sent before the server shut down
 	readEndedAt time.Time
@@ -122,7 +122,7 @@ func (d *Dialect) serveSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	s := &socket{
 		d: d, schema: schema, browserID: browser, requested: requested, isBrowser: r.Header.Get("Origin") != "",
-		frames: make(chan *received, maxUnhandled), places: make(chan struct{}, maxUnhandled), readEnded: make(chan struct{}),
+		frames: make(chan *received, maxUnhandled), unhandled: make(chan struct{}, maxUnhandled), readEnded: make(chan struct{}),
 		subs: map[subscriptionKey]*subscription{}, nextPong: make(chan struct{}),
 	}
 	if s.defaultConversation = requested; requested == "" {
@@ -150,7 +150,7 @@ func handshakeError(err error) error {
 	case errors.Is(err, wire.ErrShutdown):
 		return chat.Errorf(chat.Unavailable, "the server is shutting down; try again in a moment")
 	case errors.As(err, &bad):
-		return chat.Errorf(chat.Invalid, "this address speaks WebSocket: %s", bad.Reason)
+		return chat.Errorf(chat.Invalid, "%s", bad.Reason)
 	}
 	return err
 }
@@ -204,13 +204,13 @@ func (s *socket) read(ctx context.Context) error {
 	}
 }
 
-// handleFrames handles frames in their order, also those that a client sent right before it left.
+// handleFrames handles frames in their order, also those that a client sent just before it disconnected.
 func (s *socket) handleFrames(ctx context.Context) {
 	handling, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
 		if !errors.Is(context.Cause(ctx), wire.ErrShutdown) {
-			_ = sleep.For(handling, lastFrames)
+			_ = sleep.For(handling, afterDisconnect)
 		}
 		cancel(context.Cause(ctx))
 	})()
@@ -218,8 +218,11 @@ func (s *socket) handleFrames(ctx context.Context) {
 		if handling.Err() == nil {
 			s.handle(handling, f)
 		}
-		for range f.places {
-			<-s.places
+		if f.release != nil {
+			f.release()
+		}
+		for range f.weight {
+			<-s.unhandled
 		}
 	}
 }
@@ -333,8 +336,21 @@ func (s *socket) resumeRequested(ctx context.Context, c chat.Caller) {
 	case s.requested != "":
 		s.subscribe(c, s.requested, "")
 	case s.schema.reattaches:
-		s.group.Go(func() { s.reattach(ctx, c) })
+		s.guarded(func() { s.reattach(ctx, c) })
 	}
+}
+
+// guarded runs f in a goroutine of the socket. A panic ends the socket only.
+func (s *socket) guarded(f func()) {
+	s.group.Go(func() {
+		err := s.d.opt.Conns.Guard(func() error {
+			f()
+			return nil
+		})
+		if err != nil {
+			s.cancel(err)
+		}
+	})
 }
 
 // reattach follows the conversations of this identity and browser whose connection has just broken, by a network error or a
@@ -382,7 +398,7 @@ func (s *socket) subscribe(c chat.Caller, conversation string, id chat.SessionID
 	}
 	sub.stopWaiting = s.d.points.waitForStart(sub)
 	s.subs[key] = sub
-	s.group.Go(func() {
+	s.guarded(func() {
 		defer close(sub.done)
 		defer release()
 		defer cancel()

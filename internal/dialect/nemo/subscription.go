@@ -241,7 +241,7 @@ func (sub *subscription) messageSent(e chat.Event, repeated bool) {
 	again := sub.startKnown && (repeated || missed) // else the subscription will start before the message
 	sub.mu.Unlock()
 	if again {
-		sub.s.group.Go(func() { sub.resendAnswer(sub.s.ctx, e, sent) })
+		sub.s.guarded(func() { sub.resendAnswer(sub.s.ctx, e, sent) })
 	}
 }
 

@@ -40,25 +40,33 @@ func (c counter) Answer(ctx context.Context, t *agent.Turn) error {
 	return s.Close(ctx)
 }
 
+// openSecondTab begins a turn of 40 words in one tab, dials another one while the turn waits at its sixth word, and reads the turn
+// to its end in both.
+func openSecondTab(one *client, gate chan struct{}, dial func() *client) (two *client) {
+	one.t.Helper()
+	one.say("c1", "m1", "go")
+	got := one.readWords(5)
+	first := make(chan []frame)
+	go func() { first <- one.readRest(got) }() // reads on, so that it answers pings
+	two = dial()
+	second := two.readWords(5)
+	close(gate)
+	if got := textOf(two.readRest(second)); got != words1toN(40) {
+		one.t.Errorf("second tab: %q", got)
+	}
+	if got := textOf(<-first); got != words1toN(40) {
+		one.t.Errorf("first tab: %q", got)
+	}
+	return two
+}
+
 // Both tabs see everything; the second one from the start of the running turn.
 func TestTwoTabs(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	w := newServer(t, setup{agents: map[string]agent.Agent{"demo": counter{40, map[int]chan struct{}{5: gate}}}})
 	one := w.dial("?session=s1&conversation_id=c1")
-	one.say("c1", "m1", "go")
-	got := one.readWords(3)
-	first := make(chan []frame)
-	go func() { first <- one.readRest(got) }() // reads on, so that it answers pings
-	two := w.dial("?session=s1&conversation_id=c1")
-	second := two.readWords(5)
-	close(gate)
-	if got := textOf(two.readRest(second)); got != words1toN(40) {
-		t.Errorf("second tab: %q", got)
-	}
-	if got := textOf(<-first); got != words1toN(40) {
-		t.Errorf("first tab: %q", got)
-	}
+	two := openSecondTab(one, gate, func() *client { return w.dial("?session=s1&conversation_id=c1") })
 	two.say("c1", "m2", "again")
 	for i, c := range []*client{one, two} {
 		if got := textOf(c.readTurn()); got != words1toN(40) {

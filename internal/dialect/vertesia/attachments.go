@@ -155,13 +155,13 @@ func (d *Dialect) changeOnce(ctx context.Context, c chat.Caller, sess run, name 
 		reply = "The file was taken."
 	case "FileRemoved":
 		if in.ID == "" {
-			return "", chat.Errorf(chat.Invalid, "which file is removed? Give its id")
+			return "", chat.Errorf(chat.Invalid, "id is missing: it names the file to remove")
 		}
 		files.Files = slices.DeleteFunc(files.Files, func(f attachment) bool { return f.ID == in.ID })
 		reply = "The file was taken away."
 	default:
 		if in.BatchID == "" {
-			return "", chat.Errorf(chat.Invalid, "which batch is closed? Give its batch_id")
+			return "", chat.Errorf(chat.Invalid, "batch_id is missing: it names the batch to close")
 		}
 		if slices.Contains(files.Closed, in.BatchID) {
 			return "The batch was closed before.", nil

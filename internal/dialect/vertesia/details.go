@@ -124,6 +124,9 @@ const (
 	denyFeedback = "deny_with_feedback"
 )
 
+// decisions are the choices that an answer may name as its decision.
+var decisions = []string{allowOnce, allowForRun, deny, denyFeedback}
+
 var approvalOptions = []uxOption{{ID: allowOnce, Label: "Allow once"}, {ID: allowForRun, Label: "Allow for this run"}, {ID: deny, Label: "Deny"}}
 
 // inputText is the text of a question, with the address that it refers to.

@@ -305,7 +305,7 @@ func bodyMessages(e *chat.Event) []message {
 // acknowledgement of a stop; the events of the workstream tell the rest.
 func turnMessages(e *chat.Event, b chat.TurnCompleted) (list []message) {
 	if e.Workstream != "" {
-		if b.Outcome != chat.Stopped || b.Ack == "" {
+		if b.Ack == "" {
 			return nil
 		}
 		return []message{stopMessage(e.Workstream, "", b.Ack, nil)}
@@ -319,8 +319,9 @@ func turnMessages(e *chat.Event, b chat.TurnCompleted) (list []message) {
 		list = append(list, message{t: Error, text: cmp.Or(b.Error, "The turn failed."), d: detailsOf(details{Status: "failed"})})
 	case chat.Interrupted:
 		list = append(list, message{t: Warning, text: cmp.Or(b.Error, "The agent could not go on.")})
-	case chat.Stopped:
-		return []message{stopMessage("", "", b.Ack, d.Tokens)}
+	}
+	if b.Outcome == chat.Stopped || b.Ack != "" { // a stop is acknowledged also if the turn ended otherwise before the agent saw it
+		return append(list, stopMessage("", "", b.Ack, d.Tokens))
 	}
 	return append(list, message{t: Idle, d: detailsOf(d)})
 }

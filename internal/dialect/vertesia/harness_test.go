@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/auth"
 	"github.com/parley-hq/parley/internal/core"
@@ -38,16 +39,17 @@ type testServer struct {
 
 // setup says what differs from an open server with the demo agent.
 type setup struct {
-	secured bool                // people need keys
-	dir     string              // an existing data folder
-	now     func() time.Time    // nil is the real clock
-	cluster *servertest.Cluster // nil is a single server
+	secured bool                   // people need keys
+	dir     string                 // an existing data folder
+	now     func() time.Time       // nil is the real clock
+	cluster *servertest.Cluster    // nil is a single server
+	agents  map[string]agent.Agent // beside the demo agent
 	change  func(*Options)
 }
 
 func newServer(t testing.TB, s setup) *testServer {
 	t.Helper()
-	o := servertest.Options{Dir: s.dir, Now: s.now, Cluster: s.cluster}
+	o := servertest.Options{Dir: s.dir, Now: s.now, Cluster: s.cluster, Agents: s.agents}
 	if s.secured {
 		o.Tokens = tokens
 	}
@@ -56,7 +58,7 @@ func newServer(t testing.TB, s setup) *testServer {
 	secret := []byte("a secret of the tests, 32 bytes!")
 	h.Auth.Sign(secret)
 	opt := Options{
-		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Check: h.Auth.Check, Issue: h.Auth.Issue, Allow: func(chat.Caller, int) error { return nil }, Conns: h.Conns, Secret: secret,
+		Sessions: h.Sessions, Files: h.Files, Caller: h.Auth.Caller, Check: h.Auth.Check, Bind: h.Auth.Context, Issue: h.Auth.Issue, Allow: func(chat.Caller, int) error { return nil }, Conns: h.Conns, Secret: secret,
 		Agents: func(string) []string { return []string{"demo"} },
 		Tools: func(_ context.Context, agent string) ([]Tool, bool) {
 			return []Tool{{Name: "calc", Description: "adds"}, {Name: "draw"}, {Name: "crm__find", Server: "crm"}}, agent == "demo"

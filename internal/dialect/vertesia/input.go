@@ -102,8 +102,10 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	}
 	if p != nil {
 		choice := in.Message
-		if decided != nil {
-			choice = decided.Decision
+		if decided != nil && decided.Decision != "" {
+			if choice = decided.Decision; !slices.Contains(decisions, choice) {
+				return "", chat.Errorf(chat.Invalid, "tool_approval_response.decision %q is not one of %s", text.Clip(choice, 40), strings.Join(decisions, ", "))
+			}
 		}
 		switch {
 		case p.Approval != nil:
@@ -126,7 +128,7 @@ func (d *Dialect) answer(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	return "The question was answered.", err
 }
 
-// decisionOf reads the choice of an approval. Anything that is not a choice is a
+// decisionOf reads the choice of an approval. A text that is not a choice is a
 // denial with the text as its reason, so that no tool runs by mistake.
 func decisionOf(call, choice, reason string) chat.Decision {
 	choice = strings.ToLower(strings.TrimSpace(choice))

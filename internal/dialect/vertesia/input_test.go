@@ -2,6 +2,7 @@ package vertesia
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -62,5 +63,24 @@ func TestTheSameMessageAgainIsNoAnswer(t *testing.T) {
 	w.signal(id, "UserInput", message)
 	if st := w.state(id); len(st.Prompts) != 1 {
 		t.Errorf("%d prompts are open", len(st.Prompts))
+	}
+}
+
+// A decision that is not one of the protocol's is refused: it is neither an approval nor a denial. Without a decision the
+// text is the choice.
+func TestAnUnknownDecisionIsRefused(t *testing.T) {
+	w := newServer(t, setup{})
+	id := w.start("/approve deploy {}", true)
+	s := w.stream(id, "")
+	s.until(is(RequestInput))
+	key := w.state(id).Prompts[0].RequestID
+	body := fmt.Sprintf(`{"message":"allow_once","metadata":{"tool_approval_response":{"decision":"always","approval_key":%q}}}`, key)
+	code, got, _ := w.Call("POST", "/api/v1/agents/"+id+"/signal/UserInput", body)
+	if code != 400 || !strings.Contains(string(got), "allow_once, allow_for_run, deny, deny_with_feedback") || len(w.state(id).Prompts) != 1 {
+		t.Fatalf("%d %s, %d prompts are open", code, got, len(w.state(id).Prompts))
+	}
+	w.signal(id, "UserInput", fmt.Sprintf(`{"message":"Allow once","metadata":{"tool_approval_response":{"approval_key":%q}}}`, key))
+	if got := s.until(is(Answer)).M; got != "deploy gave {}" {
+		t.Errorf("the agent says %q", got)
 	}
 }

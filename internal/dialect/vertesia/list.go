@@ -33,15 +33,33 @@ func filterOf(q *edge.Query) (f filter, err error) {
 	f = filter{
 		id: q.Text("id"), interaction: q.Text("interaction"), startedBy: q.Text("started_by"), query: cmp.Or(q.Text("query"), q.Text("q")),
 		status: split(q.All("status")), tags: split(q.All("tags")), categories: split(q.All("categories")), cursor: q.Text("cursor"),
-		limit: q.Limit(50, 1000), offset: int(q.Number("offset", 0, 1_000_000, 0)), sort: q.Text("sort"), ascending: q.Text("order") == "asc",
+		limit: q.Limit(50, 1000), offset: int(q.Number("offset", 0, 1_000_000, 0)),
 	}
-	if f.since, err = timeOf(q.Text("since")); err != nil {
-		return f, err
+	f.readSort(q)
+	for _, status := range f.status {
+		if statusNames[status] == "" {
+			q.Refuse("status", status, "it must be one of created, running, completed, failed, cancelled")
+		}
 	}
-	if f.until, err = timeOf(q.Text("until")); err != nil {
-		return f, err
+	for name, at := range map[string]*time.Time{"since": &f.since, "until": &f.until} {
+		if *at, err = timeOf(q.Text(name)); err != nil {
+			q.Refuse(name, q.Text(name), "it must be a time such as 2026-11-15T10:00:00Z")
+		}
 	}
 	return f, q.Err
+}
+
+// readSort reads the order of a list: sort=FIELD and order=ORDER, or as a search has it
+// sort=FIELD:ORDER. Of several fields the first one counts.
+func (f *filter) readSort(q *edge.Query) {
+	sort, order := q.Text("sort"), q.OneOf("order", "asc", "desc")
+	first, _, _ := strings.Cut(sort, ",")
+	field, own, _ := strings.Cut(first, ":")
+	order = cmp.Or(own, order)
+	if !slices.Contains([]string{"", "updated_at", "started_at"}, field) || !slices.Contains([]string{"", "asc", "desc"}, order) {
+		q.Refuse("sort", sort, "it must be updated_at or started_at, in a search with :asc or :desc")
+	}
+	f.sort, f.ascending = field, order == "asc"
 }
 
 // split splits lists of values at their commas.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/parley-hq/parley/agent"
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
 )
@@ -88,6 +89,38 @@ func TestStopIsAcknowledgedByOneMessage(t *testing.T) {
 	s.until(is(Idle))
 	if n := len(texts(s.seen, Idle)); n != 3 {
 		t.Errorf("it is idle %d times:\n%s", n, s.raw.String())
+	}
+}
+
+// The agent may have completed its answer when the stop arrives.
+func TestStopOfATurnThatCompletesIsAcknowledged(t *testing.T) {
+	for _, outcome := range []chat.Outcome{chat.Done, chat.Failed, chat.Interrupted} {
+		t.Run(string(outcome), func(t *testing.T) {
+			release, refs := make(chan struct{}), make(chan chat.TurnRef, 1)
+			w := newServer(t, setup{agents: map[string]agent.Agent{"busy": agent.Func(func(_ context.Context, turn *agent.Turn) error {
+				refs <- chat.TurnRef{Session: turn.Session, Turn: turn.ID, Attempt: 1}
+				<-release
+				return nil
+			})}, change: func(o *Options) { o.Agents = func(string) []string { return []string{"busy"} } }})
+			defer close(release)
+			var r struct{ ID string }
+			w.ok("POST", "/api/v1/agents", `{"interaction":"busy","data":{"task":"hello"},"interactive":true}`, &r)
+			s := w.stream(r.ID, "")
+			ref := <-refs
+			var signalled sync.WaitGroup
+			defer signalled.Wait()
+			signalled.Go(func() { w.signal(r.ID, "Stop", `{"client_message_id":"stop-1"}`) })
+			w.Until(ref.Session, chat.TurnStopRequested{}.Type(), 1)
+			if err := w.Owner.EndTurn(t.Context(), ref, outcome, ""); err != nil {
+				t.Fatal(err)
+			}
+			m := s.until(is(Idle))
+			for _, want := range []string{`"ack":"stop-1"`, `"status_reason":"user_stopped"`} {
+				if !strings.Contains(string(m.D), want) {
+					t.Errorf("no %s in %s", want, m.D)
+				}
+			}
+		})
 	}
 }
 

@@ -368,9 +368,20 @@ func TestLists(t *testing.T) {
 	if len(page.Items) != 0 {
 		t.Errorf("%+v", page.Items)
 	}
-	for _, bad := range []string{"?limit=x", "?since=soon", "?offset=-1", "?cursor=x"} {
-		if code, _, _ := w.Call("GET", "/api/v1/agents"+bad, ""); code != http.StatusBadRequest {
-			t.Errorf("%s: %d", bad, code)
+	for _, bad := range []string{"limit=x", "since=soon", "until=soon", "offset=-1", "cursor=x", "status=done", "status=failed,done", "sort=title", "sort=started_at:up", "order=up"} {
+		name, _, _ := strings.Cut(bad, "=")
+		for _, path := range []string{"/api/v1/agents?", "/api/v1/agents/search?"} {
+			if code, got, _ := w.Call("GET", path+bad, ""); code != http.StatusBadRequest || !strings.Contains(string(got), name) {
+				t.Errorf("%s%s: %d %s", path, bad, code, got)
+			}
+		}
+	}
+	// A search has the order behind its field.
+	var found struct{ Hits []struct{ ID string } }
+	for sort, want := range map[string]string{"started_at:asc": begun[2], "started_at:asc,updated_at:desc": begun[2], "started_at:desc": begun[0], "started_at": begun[0]} {
+		w.ok("GET", "/api/v1/agents/search?limit=1&sort="+sort, "", &found)
+		if len(found.Hits) != 1 || found.Hits[0].ID != want {
+			t.Errorf("sort=%s: %+v, want %s", sort, found.Hits, want)
 		}
 	}
 }

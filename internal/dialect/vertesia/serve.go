@@ -68,14 +68,15 @@ type fileStore interface {
 type Options struct {
 	Sessions sessions
 	Files    fileStore
-	Caller   func(*http.Request) (chat.Caller, error)                           // the caller of a request
-	Check    func(chat.Caller) error                                            // why a caller's credential is no longer valid
-	Issue    func(r *http.Request) (token string, err error)                    // a short-lived token for the caller
-	Agents   func(workspace string) []string                                    // names of the agents
-	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool) // the tools of an agent
-	Allow    func(c chat.Caller, requests int) error                            // counts frames on sockets
-	Conns    *wire.Conns                                                        // open streams and sockets
-	Secret   []byte                                                             // signs addresses of files; it must stay the same after a restart
+	Caller   func(*http.Request) (chat.Caller, error)                                 // the caller of a request
+	Check    func(chat.Caller) error                                                  // why a caller's credential is no longer valid
+	Bind     func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
+	Issue    func(r *http.Request) (token string, err error)                          // a short-lived token for the caller
+	Agents   func(workspace string) []string                                          // names of the agents
+	Tools    func(ctx context.Context, agent string) (tools []Tool, known bool)       // the tools of an agent
+	Allow    func(c chat.Caller, requests int) error                                  // counts requests with signed addresses, and frames on sockets
+	Conns    *wire.Conns                                                              // open streams and sockets
+	Secret   []byte                                                                   // signs addresses of files; it must stay the same after a restart
 
 	TrustedProxy bool          // X-Forwarded-Proto is trusted
 	MaxBody      int64         // bytes of a JSON body; 0 means 8 MiB
@@ -120,7 +121,7 @@ func New(opt Options) *Dialect {
 	d.http = &edge.HTTP{Dialect: via, Caller: opt.Caller, MaxBody: opt.MaxBody, EncodeError: encodeError, Log: d.log}
 	d.files = files.New(files.Options{
 		HTTP: d.http, Sessions: opt.Sessions, Store: opt.Files, Find: d.fileOwner, Conversation: d.conversation,
-		Check: opt.Check, Secret: opt.Secret, TrustedProxy: opt.TrustedProxy, MaxSize: opt.MaxArtifact, Now: opt.Now,
+		Check: opt.Check, Bind: opt.Bind, Allow: opt.Allow, Secret: opt.Secret, TrustedProxy: opt.TrustedProxy, MaxSize: opt.MaxArtifact, Now: opt.Now,
 	})
 	return d
 }

@@ -124,7 +124,7 @@ func (d *Dialect) workstreamSignal(ctx context.Context, c chat.Caller, sess run,
 	}
 	id := cmp.Or(in.LaunchID, in.Parent, in.ID, sess.workstream)
 	if id == "" {
-		return chat.Errorf(chat.Invalid, "which workstream? Give its launch_id")
+		return chat.Errorf(chat.Invalid, "launch_id is missing: it names the workstream")
 	}
 	var err error
 	switch name {

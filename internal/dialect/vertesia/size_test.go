@@ -38,7 +38,7 @@ func TestWireSize(t *testing.T) {
 	}
 	z.in.Reset(unzip)
 	a := &author{testServer: w, clock: clock, id: chat.SessionID(run.ID), readers: []*stream{w.stream(run.ID, ""), z}}
-	a.await()
+	a.awaitStored()
 	for i, q := range []string{
 		"How did revenue develop in the third quarter, and which regions fell behind?",
 		"What explains the south? Please look at new customers and at returns separately.",
@@ -116,10 +116,27 @@ func (c *slowClock) pass(d time.Duration) {
 // author writes a session as an agent does, and waits for its readers.
 type author struct {
 	*testServer
-	clock   *slowClock
-	id      chat.SessionID
-	readers []*stream
-	blocks  int
+	clock    *slowClock
+	id       chat.SessionID
+	readers  []*stream
+	blocks   int
+	launched int
+	awaited  chat.Seq // the last event whose messages all readers have
+}
+
+// awaitStored waits until all readers have the messages of all stored events. An event can
+// bring others with it: the text of a workstream brings a change of its phase.
+func (a *author) awaitStored() {
+	a.t.Helper()
+	for e, err := range a.Sessions.Events(a.t.Context(), chat.Trusted, a.id, chat.Range{After: a.awaited}) {
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		for range messagesOf(&e) {
+			a.await()
+		}
+		a.awaited = e.Seq
+	}
 }
 
 // await waits until all readers have the next message.
@@ -137,13 +154,10 @@ func (a *author) add(line string, body chat.Body) {
 	draft := chat.NewDraft(body)
 	draft.Workstream = line
 	a.clock.pass(317 * time.Millisecond)
-	events, err := a.Sessions.Append(a.t.Context(), chat.Trusted, a.id, []chat.Draft{draft})
-	if err != nil {
+	if _, err := a.Sessions.Append(a.t.Context(), chat.Trusted, a.id, []chat.Draft{draft}); err != nil {
 		a.t.Fatal(err)
 	}
-	for range messagesOf(&events[0]) {
-		a.await()
-	}
+	a.awaitStored()
 }
 
 // write writes a text as previews of one token each, then as an event.
@@ -211,8 +225,9 @@ func (a *author) question(n int, text string) {
 		if _, err := a.Sessions.Launch(a.t.Context(), chat.Trusted, a.id, chat.Launch{ID: id, Name: "Look at " + name, Instruction: "Find out how " + name + " developed by region.", Agent: "nobody"}); err != nil {
 			a.t.Fatal(err)
 		}
-		a.await() // launched; nobody works on it, what follows is said in its name
-		a.await() // waiting for a worker
+		a.launched++
+		a.Until(a.id, "agent.status", a.launched) // it waits for a worker; none comes, what follows is said in its name
+		a.awaitStored()
 		a.write(id, fmt.Sprintf("In the south, %s rose by %d percent against the quarter before, nearly all of it in July; the other regions stayed within two percent.", name, 9+i), chat.TextBlock)
 	}
 	a.add("", chat.AgentArtifact{ArtifactID: fmt.Sprintf("t%d", n), ArtifactType: "table", Title: "Revenue by region", Path: fmt.Sprintf("files/revenue-%d.csv", n), MediaType: "text/csv", Size: 2048})

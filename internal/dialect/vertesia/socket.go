@@ -38,7 +38,7 @@ func (d *Dialect) socket(w http.ResponseWriter, r *http.Request, c chat.Caller, 
 		return d.serveSocket(ctx, conn, f, sess)
 	})
 	if bad, ok := errors.AsType[*wire.HandshakeError](err); ok {
-		return chat.Errorf(chat.Invalid, "this address wants a WebSocket: %s", bad.Reason)
+		return chat.Errorf(chat.Invalid, "%s", bad.Reason)
 	}
 	return serveError(err)
 }
@@ -50,7 +50,7 @@ func (d *Dialect) serveSocket(ctx context.Context, conn *wire.Conn, f *follower,
 	var writing sync.WaitGroup
 	writing.Go(func() {
 		defer end()
-		if err := f.loop(ctx); err != nil && ctx.Err() == nil {
+		if err := d.opt.Conns.Guard(func() error { return f.loop(ctx) }); err != nil && ctx.Err() == nil {
 			_ = conn.CloseWith(wire.CloseTryLater, "come back in a moment") // it fails when the connection is closed already
 		}
 	})

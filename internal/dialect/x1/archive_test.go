@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/parley-hq/parley/chat"
@@ -103,6 +104,28 @@ func TestNATSDisconnectsAndReconnects(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	w.complete("s1")
+}
+
+// A cluster has no JetStream until most of its nodes run, and an external NATS may have none at all.
+func TestMessagesDoNotWaitForTheArchive(t *testing.T) {
+	nats, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nats.Start()
+	defer nats.WaitForShutdown()
+	defer nats.Shutdown()
+	if !nats.ReadyForConnections(testTimeout) {
+		t.Fatal("NATS does not start")
+	}
+	w := newServer(t, options{url: nats.ClientURL(), noArchive: true})
+	defer w.close() // before NATS
+	w.create("s1", chat.NoAgent)
+	c := w.dial()
+	c.say("s1", Input, message("stored"))
+	if got := c.messages("s1"); len(got) != 1 || got[0] != "stored" {
+		t.Errorf("the session has %q", got)
+	}
 }
 
 func TestEveryTurnOfManySessionsIsArchived(t *testing.T) {

@@ -1,7 +1,6 @@
 package x1
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/parley-hq/parley/chat"
-	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/sealed"
 	"github.com/parley-hq/parley/internal/text"
@@ -71,6 +69,7 @@ type claims struct {
 	All       bool           `json:"g,omitempty"` // admin for all workspaces
 	Agents    []string       `json:"n,omitempty"`
 	Root      string         `json:"k,omitempty"` // the credential of the caller who asked for it
+	SignIn    string         `json:"o,omitempty"` // of the browser whose cookie asked for it
 	Until     int64          `json:"e"`           // seconds
 	Inbox     string         `json:"i"`
 }
@@ -78,7 +77,7 @@ type claims struct {
 func (h *claims) caller() chat.Caller {
 	return chat.Caller{
 		Actor: h.Actor, Workspace: h.Workspace, Scopes: h.Scopes, AllWorkspaces: h.All, Agents: h.Agents,
-		Credential: h.Root, Expires: time.Unix(h.Until, 0),
+		Credential: h.Root, Expires: time.Unix(h.Until, 0), SignIn: h.SignIn,
 	}
 }
 
@@ -153,29 +152,8 @@ func (d *Dialect) issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	if err != nil {
 		return Credential{}, err
 	}
-	have := c.RoleIn(&sess)
-	if role == "" {
-		role = Viewer
-		if have.Includes(chat.Answerer) {
-			role = Participant
-		}
-	}
-	switch role {
-	case Viewer:
-	case Participant, Sidecar:
-		if !have.Includes(chat.Answerer) {
-			return Credential{}, chat.Errorf(chat.Denied, "you are a %s of this session; a credential of role %s needs the role answerer", have, role)
-		}
-		if role == Sidecar {
-			if !c.Has(chat.ScopeAgent) {
-				return Credential{}, chat.Errorf(chat.Denied, "a credential of role sidecar needs the scope agent")
-			}
-			if err := mayServe(c, &sess); err != nil {
-				return Credential{}, err
-			}
-		}
-	default:
-		return Credential{}, chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", text.Clip(string(role), 64))
+	if role, err = credentialRole(c, &sess, role); err != nil {
+		return Credential{}, err
 	}
 	if life == 0 {
 		life = defaultLife
@@ -190,7 +168,7 @@ func (d *Dialect) issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	until = until.Truncate(time.Second)
 	h := claims{
 		Session: sess.ID, Role: role, Actor: c.Actor, Workspace: c.Workspace, Scopes: c.Scopes, All: c.AllWorkspaces, Agents: c.Agents,
-		Root: c.Credential, Until: until.Unix(), Inbox: "_INBOX_" + rand.Text(),
+		Root: c.Credential, SignIn: c.SignIn, Until: until.Unix(), Inbox: "_INBOX_" + rand.Text(),
 	}
 	cred := Credential{Session: sess.ID, Role: role, InboxPrefix: h.Inbox, ExpiresAt: until}
 	if cred.User, cred.Password, err = d.keys.issue(h); err != nil {
@@ -215,6 +193,25 @@ func (d *Dialect) issue(ctx context.Context, c chat.Caller, id chat.SessionID, r
 	return cred, nil
 }
 
+// credentialRole returns the role of a credential that the caller asks for, "" for the highest one that needs no scope. It fails if the
+// caller may not have it.
+func credentialRole(c chat.Caller, sess *chat.Session, role Role) (Role, error) {
+	have := c.RoleIn(sess)
+	switch {
+	case role == Viewer, role == "" && !have.Includes(chat.Answerer):
+		return Viewer, nil
+	case role != "" && role != Participant && role != Sidecar:
+		return "", chat.Errorf(chat.Invalid, "role %q is not one of viewer, participant, sidecar", text.Clip(string(role), 64))
+	case !have.Includes(chat.Answerer):
+		return "", chat.Errorf(chat.Denied, "you are a %s of this session; a credential of role %s needs the role answerer", have, role)
+	case role != Sidecar:
+		return Participant, nil
+	case !c.Has(chat.ScopeAgent):
+		return "", chat.Errorf(chat.Denied, "a credential of role sidecar needs the scope agent")
+	}
+	return Sidecar, mayServe(c, sess)
+}
+
 // publishes lists the kinds that a role may publish.
 func (r Role) publishes() []Kind {
 	switch r {
@@ -232,126 +229,4 @@ func (r Role) subscribes() []Kind {
 		return []Kind{Input, Presence, Events, Archive, Delta}
 	}
 	return []Kind{Events, Archive, Delta, Presence}
-}
-
-// Login decides what a connection may do. A credential allows what its claims say, in
-// the account of guests. An x1 sidecar may publish for every session. All others need the
-// token of an administrator, if tokens are needed.
-func (d *Dialect) Login(ctx context.Context, in bus.Login) bus.Grant {
-	user := in.User
-	if strings.HasPrefix(user, credentialPrefix) {
-		return d.loginWithCredential(ctx, user, in.Password)
-	}
-	var c chat.Caller
-	if d.opt.Token != nil {
-		var err error
-		secret := cmp.Or(in.Token, in.Password)
-		if secret != "" {
-			c, err = d.opt.Token(ctx, secret)
-		}
-		if secret == "" || err != nil || !c.AdministersAll() {
-			d.log.InfoContext(ctx, "NATS client refused: it needs a credential for a session, or the token of an administrator of all workspaces", "user", text.Clip(user, 64))
-			return bus.Grant{}
-		}
-	}
-	if user == sidecarUser {
-		a := bus.Grant{OK: true, Account: guestAccount, Name: loginName(sidecarUser, c), Until: c.Expires, Publish: []string{ProviderAll, TrafficAll, OrchestrationAll, "_INBOX.>"}, Subscribe: []string{"_INBOX.>"}}
-		for _, k := range append(Sidecar.publishes(), Input) { // also into the sessions of children
-			a.Publish = append(a.Publish, upPrefix+"*."+string(k))
-		}
-		for _, k := range []Kind{Input, Presence} {
-			a.Subscribe = append(a.Subscribe, "x1.session.*."+string(k))
-		}
-		return a
-	}
-	a := bus.Grant{OK: true, Name: loginName(cmp.Or(user, "anonymous"), c), Until: c.Expires, NoPublish: []string{guestPrefix + ">"}}
-	for _, k := range []Kind{Events, Archive, Input, Delta} {
-		a.NoPublish = append(a.NoPublish, "x1.session.*."+string(k))
-	}
-	for _, op := range []string{"CREATE", "UPDATE", "DELETE", "PURGE", "RESTORE", "MSG.DELETE"} {
-		a.NoPublish = append(a.NoPublish, "$JS.API.STREAM."+op+"."+ArchiveStream)
-	}
-	return a
-}
-
-// loginWithCredential decides what a connection with a credential may do.
-func (d *Dialect) loginWithCredential(ctx context.Context, user, password string) bus.Grant {
-	h, err := d.keys.check(user, password)
-	if err == nil {
-		err = d.opt.Check(h.caller())
-	}
-	if err != nil {
-		d.opt.Refused(ctx, err)
-	} else {
-		// The caller may have lost access to the session.
-		_, err = d.opt.Sessions.Get(ctx, h.caller(), h.Session)
-	}
-	if err != nil {
-		d.log.InfoContext(ctx, "NATS client refused", "session", h.Session, "err", err)
-		return bus.Grant{}
-	}
-	a := bus.Grant{OK: true, Account: guestAccount, Name: user, Until: time.Unix(h.Until, 0), Subscribe: []string{h.Inbox + ".>"}}
-	for _, k := range h.Role.publishes() {
-		a.Publish = append(a.Publish, upPrefix+subjectToken(h.Session)+"."+string(k))
-	}
-	for _, k := range h.Role.subscribes() {
-		a.Subscribe = append(a.Subscribe, Subject(h.Session, k))
-	}
-	if h.Role == Sidecar {
-		a.Publish = append(a.Publish, ProviderAll, OrchestrationAll)
-	}
-	return a
-}
-
-// disconnectFormerMembers closes the connections of clients that may no longer see the
-// session, before its next event is published.
-func (d *Dialect) disconnectFormerMembers(ctx context.Context, e *chat.Event) {
-	b, ok := e.Body.(chat.SessionUpdated)
-	if !ok || b.Members == nil && b.Agent == nil {
-		return
-	}
-	err := d.opt.Cut(func(user string) bool {
-		h, err := d.keys.claims(user)
-		if err != nil || h.Session != e.Session {
-			return false
-		}
-		_, err = d.opt.Sessions.Get(ctx, h.caller(), h.Session)
-		return chat.CodeOf(err) == chat.NotFound || chat.CodeOf(err) == chat.Gone
-	})
-	if err != nil {
-		d.log.ErrorContext(ctx, "clients that lost access to a session may still be connected", "session", e.Session, "err", err)
-	}
-}
-
-// loginName is the name of a client that logged in with a token. It contains the
-// credential, so that Revoked finds the client.
-func loginName(name string, c chat.Caller) string {
-	if c.Credential == "" {
-		return name
-	}
-	return name + "#" + c.Credential
-}
-
-func isSidecar(name string) bool {
-	return name == sidecarUser || strings.HasPrefix(name, sidecarUser+"#")
-}
-
-// Revoked closes the connections whose credential was revoked.
-func (d *Dialect) Revoked() {
-	err := d.opt.Cut(func(user string) bool {
-		var c chat.Caller
-		if strings.HasPrefix(user, credentialPrefix) {
-			h, err := d.keys.claims(user)
-			if err != nil {
-				return true
-			}
-			c = h.caller()
-		} else if at := strings.LastIndexByte(user, '#'); at >= 0 {
-			c.Credential = user[at+1:]
-		}
-		return d.opt.Check(c) != nil
-	})
-	if err != nil {
-		d.log.Error("NATS clients whose tokens were revoked may still be connected", "err", err)
-	}
 }

@@ -122,6 +122,21 @@ func TestCredentialsAreBoundedByAccess(t *testing.T) {
 	viewer.refusedBy("a viewer speaks", func() { viewer.tell("s1", Input, message("x")) })
 }
 
+// The check of a credential that was made with a cookie includes the sign-in of the browser.
+func TestACredentialNamesTheSignInOfItsBrowser(t *testing.T) {
+	w := newServer(t, options{secured: true})
+	w.begin("s1")
+	alice := chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "alice"}, Scopes: []chat.Scope{chat.ScopeUser}, Credential: "key.1", SignIn: "browser"}
+	cred, err := w.dialect.issue(t.Context(), alice, "s1", Viewer, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := w.dialect.keys.check(cred.User, cred.Password)
+	if c := h.caller(); err != nil || c.SignIn != alice.SignIn || c.Credential != alice.Credential {
+		t.Errorf("%+v %v", c, err)
+	}
+}
+
 func TestForgedAndExpiredCredentials(t *testing.T) {
 	now := time.Now()
 	var later atomic.Int64

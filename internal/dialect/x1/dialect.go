@@ -57,6 +57,7 @@ type Options struct {
 	Key      []byte                                                       // signs credentials; nil means a key in Dir
 
 	Owns      func(chat.SessionID) bool // whether this node of a cluster owns a session; nil means all
+	Behind    func() bool               // whether this node of a cluster has been cut off or behind for so long that its clients have to find another node; nil means never
 	Broadcast func(data []byte)         // sends a presence message to ReceivePresence of the other nodes, and may lose it; nil means that there are none
 
 	ErasedSince func(ctx context.Context, at chat.At) (bool, error) // whether a session was erased since then
@@ -65,7 +66,7 @@ type Options struct {
 	Keep      time.Duration // how long the archive keeps events; 0 means 24 h
 	Summaries bool          // write summaries of sessions
 
-	Listening func() // called when Run has subscribed
+	Listening func() // called when Run has subscribed and opened the archive
 	Now       func() time.Time
 	Logger    *slog.Logger
 }
@@ -94,6 +95,9 @@ func New(opt Options) (*Dialect, error) {
 	opt.Keep = cmp.Or(opt.Keep, 24*time.Hour)
 	if opt.Now == nil {
 		opt.Now = time.Now
+	}
+	if opt.Behind == nil {
+		opt.Behind = func() bool { return false }
 	}
 	if opt.Logger == nil {
 		opt.Logger = slog.New(slog.DiscardHandler)
@@ -151,20 +155,17 @@ func (d *Dialect) Erased(id chat.SessionID) {
 	d.project.erase(id)
 }
 
-// Forgotten waits until the archive has nothing of an erased session, and returns false
+// WaitErased waits until the archive has nothing of an erased session, and returns false
 // when ctx ends first.
-func (d *Dialect) Forgotten(ctx context.Context, id chat.SessionID) bool {
+func (d *Dialect) WaitErased(ctx context.Context, id chat.SessionID) bool {
 	return d.project.waitErased(ctx, id)
 }
 
 // Run receives and publishes on the connection until ctx ends; then it publishes the
-// stored events that are left and returns. It is called once.
+// stored events that are left and returns. It is called once. Messages are handled from
+// the beginning; they do not wait for the archive.
 func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
 	js, err := jetstream.New(conn)
-	if err != nil {
-		return err
-	}
-	stream, err := d.openArchive(ctx, js)
 	if err != nil {
 		return err
 	}
@@ -172,18 +173,52 @@ func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
 	defer stop()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer d.disconnectAll()
+	// At the end received messages are stored first, then published. Those of sessions without an owner are given up.
+	drainInput := func() {
+		giveUp := time.AfterFunc(d.inbound.closeTime, stop)
+		defer giveUp.Stop()
+		d.inbound.close()
+	}
 	d.project.setOpen(true) // before messages are received
 	defer d.project.setOpen(false)
-	if err := d.inbound.open(work, conn, &wg, ctx.Done()); err != nil {
-		stop()
+	err = d.inbound.open(work, conn, ctx.Done())
+	var stream jetstream.Stream
+	if err == nil {
+		wg.Go(func() { d.summary.run(ctx) })
+		wg.Go(func() { d.disconnectBehind(ctx) })
+		stream, err = d.openArchive(ctx, js)
+	}
+	if err != nil {
+		drainInput()
 		return err
 	}
 	d.opt.Listening()
-	wg.Go(func() { d.summary.run(ctx) })
-	// At the end received messages are stored first, then published.
-	err = d.project.run(ctx, conn, stream, d.inbound.close)
-	stop()
-	return err
+	return d.project.run(ctx, conn, stream, drainInput)
+}
+
+// disconnectBehind disconnects the clients whenever this node is behind, until ctx ends. They would be told to try again as long as it is,
+// and do not look for another node while they are connected.
+func (d *Dialect) disconnectBehind(ctx context.Context) {
+	for before := false; sleep.For(ctx, time.Second) == nil; {
+		now := d.opt.Behind()
+		if now {
+			d.disconnectAll() // also those that have just logged in
+		}
+		if now && !before {
+			d.log.WarnContext(ctx, "this node is cut off or behind; its clients of NATS were disconnected, so that they find another node")
+		}
+		before = now
+	}
+}
+
+// disconnectAll closes the connections of all clients. The NATS server may go on, because the nodes use it.
+func (d *Dialect) disconnectAll() {
+	if err := d.opt.Cut(func(string) bool { return true }); err != nil {
+		d.log.Error("clients of NATS may still be connected to a server that does not receive their messages", "err", err)
+	}
 }
 
 // openArchive creates the stream or updates its settings. It waits for an external NATS.

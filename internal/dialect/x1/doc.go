@@ -7,7 +7,7 @@
 // An x1 sidecar publishes an agent.text on x1.session.s1.events. On the way to the log it passes:
 //
 //	mapping    the NATS server maps the subject to parley.in.…, which viewers cannot see (subjects.go)
-//	inbound    receives it; messages of one session are handled in order (inbound.go)
+//	inbound    receives it; each session has a queue, which is handled in order (inbound.go)
 //	ingest     finds the session, decodes it, drops copies, echoes and repetitions
 //	           (ingest.go, replay.go), checks the epoch of the sidecar (epoch.go)
 //	Sessions   appends it: the event has its sequence and is durable
@@ -33,7 +33,7 @@
 //	history    request and reply: stored events after a sequence (input.go)
 //	audit      traffic records of sidecars and providers, stored in sys-audit (trafficlog.go)
 //	archive    watermark.go, inspect.go: a start publishes what is missing; erase.go: erasure
-//	logins     credential.go issues and checks credentials for one session; limit.go
+//	logins     credential.go issues credentials for one session, login.go checks logins; limit.go
 //	HTTP       serve.go
 //
 // Where a payload has two spellings in x1, both are read and the one of x1's protocol page
@@ -45,7 +45,7 @@
 // Only publishing is held while something is sent: by the loop that publishes the queue, and
 // by the goroutines that repair sessions, for one batch each.
 //
-// The queue of inbound messages is bounded; more wait at NATS. The queue of events to publish
+// The queues of inbound messages are bounded together; more wait at NATS. The queue of events to publish
 // is bounded; more are read from the log later. Sessions that are behind are in the list of
 // repairs once each.
 package x1

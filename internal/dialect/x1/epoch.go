@@ -23,17 +23,14 @@ type Attached struct {
 
 // recallEpoch reads the newest epoch from the log.
 func (d *Dialect) recallEpoch(ctx context.Context, id chat.SessionID, at *sidecarSession) error {
-	facts, _, err := d.opt.Sessions.Read(ctx, chat.Trusted, id, chat.Range{Limit: 1, Desc: true, Types: []string{AttachedType}})
-	if err != nil || len(facts) == 0 {
-		return err
-	}
-	e, err := facts[0].Event()
-	if err != nil {
-		return err
-	}
-	var a Attached
-	if err := json.Unmarshal(e.Payload, &a); err == nil {
-		at.epoch, at.epochKey = a.Epoch, e.ClientID
+	for e, err := range d.opt.Sessions.Events(ctx, chat.Trusted, id, chat.Range{Limit: 1, Desc: true, Types: []string{AttachedType}}) {
+		if err != nil {
+			return err
+		}
+		var a Attached
+		if json.Unmarshal(e.Payload, &a) == nil {
+			at.epoch, at.epochKey = a.Epoch, e.ClientID
+		}
 	}
 	return nil
 }

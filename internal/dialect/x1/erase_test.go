@@ -72,7 +72,7 @@ func TestLargeSessionsLeaveNothingInTheArchive(t *testing.T) {
 			if _, err := w.Sessions.Erase(t.Context(), auth.Local, id); err != nil {
 				t.Error(err)
 			}
-			if !w.dialect.Forgotten(t.Context(), id) {
+			if !w.dialect.WaitErased(t.Context(), id) {
 				t.Error("not forgotten, though there was time")
 			}
 		})

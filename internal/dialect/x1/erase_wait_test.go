@@ -20,7 +20,7 @@ func TestAnErasedSessionIsInNoFile(t *testing.T) {
 	if _, err := w.Sessions.Erase(t.Context(), auth.Local, "s1"); err != nil {
 		t.Fatal(err)
 	}
-	if !w.dialect.Forgotten(t.Context(), "s1") {
+	if !w.dialect.WaitErased(t.Context(), "s1") {
 		t.Fatal("not forgotten, though there was time")
 	}
 	if files := filesContaining(t, dir); len(files) > 0 {
@@ -37,10 +37,10 @@ func TestWaitingForAnErasureCanBeCancelled(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if w.dialect.Forgotten(ctx, "s1") {
+	if w.dialect.WaitErased(ctx, "s1") {
 		t.Error("it says forgotten, and nobody could do that")
 	}
-	if !w.dialect.Forgotten(ctx, "s2") {
+	if !w.dialect.WaitErased(ctx, "s2") {
 		t.Error("it waits for a session that was not erased")
 	}
 }

@@ -40,6 +40,7 @@ type options struct {
 	secured    bool
 	dir        string
 	url        string // of an external NATS
+	noArchive  bool   // the external NATS has no JetStream
 	notStarted bool   // the dialect does not run until start is called
 	change     func(*Options)
 }
@@ -65,10 +66,13 @@ type testServer struct {
 	*servertest.Server
 	t       testing.TB
 	dialect *Dialect
+	opened  chan struct{} // closed when the dialect has opened the archive
 	bus     *bus.Server
 	url     string
 	options options
 	stops   []func()
+
+	stopDialect func() // set by start; NATS goes on
 }
 
 func newServer(t testing.TB, o options) *testServer {
@@ -83,14 +87,19 @@ func newServer(t testing.TB, o options) *testServer {
 		o.dir = t.TempDir()
 	}
 	s := servertest.Open(t, servertest.Options{Dir: o.dir, Tokens: tokens, Cluster: clusterOf(t, o.dir)})
-	w := &testServer{Server: s, t: t, options: o}
+	w := &testServer{Server: s, t: t, options: o, opened: make(chan struct{})}
 	opt := Options{
 		Sessions: s.Sessions, Caller: s.Auth.Caller, Main: auth.Local, Dir: w.Dir, External: o.url != "",
 		Check: func(chat.Caller) error { return nil }, Refused: func(context.Context, error) {}, Issued: func(chat.Caller, map[string]any) {},
-		Allow: func(chat.Caller, int) error { return nil }, Listening: func() {},
+		Allow: func(chat.Caller, int) error { return nil }, Listening: func() { close(w.opened) },
 		ErasedSince: func(context.Context, chat.At) (bool, error) { return true, nil },
 		Listened:    func(subject string) bool { return w.bus == nil || w.bus.Listened(subject) },
-		Cut:         func(fits func(string) bool) error { return w.bus.Cut(fits) },
+		Cut: func(fits func(string) bool) error {
+			if w.bus == nil {
+				return nil
+			}
+			return w.bus.Cut(fits)
+		},
 	}
 	if testing.Verbose() {
 		opt.Logger = slog.New(slog.NewTextHandler(testLog{t}, nil))
@@ -150,11 +159,14 @@ func (w *testServer) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- w.dialect.Run(ctx, conn) }()
-	w.stops = append(w.stops, func() {
+	w.stopDialect = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
 			w.t.Error(err)
 		}
+	})
+	w.stops = append(w.stops, func() {
+		w.stopDialect()
 		conn.Close()
 		if w.bus != nil {
 			w.bus.Close()
@@ -167,6 +179,14 @@ func (w *testServer) start() {
 		return err == nil
 	})
 	probe.Close()
+	if w.options.noArchive {
+		return
+	}
+	select {
+	case <-w.opened:
+	case <-time.After(testTimeout):
+		w.t.Fatal("the archive is not opened")
+	}
 }
 
 // close stops the server, the last started part first.

@@ -3,29 +3,45 @@ package x1
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/bus"
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/wire"
 )
 
-// inbound receives messages. Messages of one session are handled in order by one of a
-// few goroutines; appends of different sessions share commits. When the queues are full,
-// messages wait at NATS.
+// inbound receives messages. Those of one queue are handled in order. Queues do not wait for each other: in a cluster a session may have no
+// owner for some seconds. When too much waits here, more waits at NATS.
 type inbound struct {
 	d    *Dialect
-	seed maphash.Seed
+	pool *wire.StackPool
 
-	mu     sync.Mutex
-	conn   *nats.Conn // nil until open, and after close
-	subs   []*nats.Subscription
-	queues []chan incoming
-	ending <-chan struct{} // closed when retry gives up
+	opened chan struct{} // closed by open
+
+	mu       sync.Mutex
+	conn     *nats.Conn // nil until open, and after close
+	subs     []*nats.Subscription
+	ending   <-chan struct{} // closed when retry gives up
+	queues   map[queue][]*incoming
+	messages int // received and not handled
+	bytes    int
+	handled  sync.Cond // a message was handled
+	limit    int       // messages that wait here
+
+	closeTime time.Duration // how long close may store messages
+
+	reads chan struct{} // has an element for each history that is being read
+}
+
+// queue names the messages that are handled in order.
+type queue struct {
+	id   chat.SessionID
+	kind Kind // Events for all that is written to the session
 }
 
 // incoming is a received message.
@@ -33,30 +49,32 @@ type incoming struct {
 	msg   *nats.Msg
 	id    chat.SessionID
 	kind  Kind
-	guest bool            // sent with a credential for one session
-	agent bool            // sent by an x1 sidecar: an agent, not a person
-	done  chan<- struct{} // no message: signalled when all messages before it are handled
+	guest bool // sent with a credential for one session
+	agent bool // sent by an x1 sidecar: an agent, not a person
 }
 
 const (
-	queueCount = 32
-	queueSize  = 256
+	maxWaiting      = 64 << 10 // messages that wait here, and one more of each subscription
+	maxWaitingBytes = 256 << 20
+	maxReads        = 32 // histories that are read at the same time: each takes some hundred KB
+	closeTime       = 5 * time.Second
 )
 
-func newInbound(d *Dialect) *inbound { return &inbound{d: d, seed: maphash.MakeSeed()} }
+func newInbound(d *Dialect) *inbound {
+	k := &inbound{
+		d: d, pool: wire.NewStackPool(), opened: make(chan struct{}), queues: map[queue][]*incoming{}, limit: maxWaiting, closeTime: closeTime,
+		reads: make(chan struct{}, maxReads),
+	}
+	k.handled.L = &k.mu
+	return k
+}
 
-// open subscribes and starts the goroutines, which end when ctx does.
-func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup, ending <-chan struct{}) error {
+// open subscribes. Messages are handled with ctx.
+func (k *inbound) open(ctx context.Context, conn *nats.Conn, ending <-chan struct{}) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.ending = ending
-	queues := make([]chan incoming, queueCount)
-	for i := range queues {
-		queue := make(chan incoming, queueSize)
-		queues[i] = queue
-		wg.Go(func() { k.work(ctx, conn, queue) })
-	}
-	k.conn, k.subs, k.queues = conn, nil, queues
+	defer close(k.opened)
+	k.conn, k.subs, k.ending = conn, nil, ending
 	subjects := []string{
 		rawPrefix + "*.*", guestPrefix + "*.*",
 		"x1.session.*." + string(Presence), "x1.session.*." + string(Traffic), "x1.session.*." + string(History), TrafficAll,
@@ -74,10 +92,7 @@ func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup,
 			if name, ok := bus.Publisher(m.Header); a.guest && ok && isSidecar(name) {
 				a.guest, a.agent = false, true // it serves every session
 			}
-			select {
-			case queues[maphash.String(k.seed, string(a.id))%queueCount] <- a:
-			case <-ctx.Done():
-			}
+			k.add(ctx, conn, &a)
 		})
 		if err != nil {
 			return err
@@ -94,22 +109,70 @@ func (k *inbound) open(ctx context.Context, conn *nats.Conn, wg *sync.WaitGroup,
 	return nil
 }
 
+// receives reports whether messages are received. It waits for open until ctx ends.
+func (k *inbound) receives(ctx context.Context) bool {
+	select {
+	case <-k.opened:
+	case <-ctx.Done():
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.conn != nil
+}
+
 // close unsubscribes and returns when all received messages are handled.
 func (k *inbound) close() {
 	k.mu.Lock()
-	subs, queues := k.subs, k.queues
-	k.conn, k.subs, k.queues = nil, nil, nil
-	k.mu.Unlock()
-	for _, s := range subs {
+	defer k.mu.Unlock()
+	for _, s := range k.subs {
 		_ = s.Unsubscribe() // the connection may be gone
 	}
-	done := make(chan struct{})
-	for _, queue := range queues {
-		queue <- incoming{done: done}
+	k.conn, k.subs = nil, nil
+	for k.messages > 0 {
+		k.handled.Wait()
 	}
-	for range queues {
-		<-done
+}
+
+// add puts a message into its queue. It returns when fewer wait than the limit, so that the next ones wait at NATS.
+func (k *inbound) add(ctx context.Context, conn *nats.Conn, a *incoming) {
+	q := queue{a.id, a.kind}
+	switch a.kind {
+	case Archive, Input, Delta:
+		q.kind = Events
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.conn == nil {
+		return
+	}
+	_, working := k.queues[q]
+	k.queues[q] = append(k.queues[q], a)
+	k.messages++
+	k.bytes += len(a.msg.Data)
+	if !working {
+		k.pool.Go(func() { k.work(ctx, conn, q) })
+	}
+	for k.messages > k.limit || k.bytes > maxWaitingBytes {
+		k.handled.Wait()
+	}
+}
+
+// work handles the messages of a queue until it is empty.
+func (k *inbound) work(ctx context.Context, conn *nats.Conn, q queue) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for len(k.queues[q]) > 0 {
+		a := k.queues[q][0]
+		k.queues[q][0] = nil // its memory
+		k.queues[q] = k.queues[q][1:]
+		k.mu.Unlock()
+		k.handle(ctx, conn, a)
+		k.mu.Lock()
+		k.messages--
+		k.bytes -= len(a.msg.Data)
+		k.handled.Broadcast()
+	}
+	delete(k.queues, q)
 }
 
 // parseIncoming reads the session and the kind from the subject.
@@ -129,22 +192,10 @@ func parseIncoming(m *nats.Msg) (a incoming, ok bool) {
 	return a, ok
 }
 
-// work handles the messages of one queue.
-func (k *inbound) work(ctx context.Context, conn *nats.Conn, queue <-chan incoming) {
-	for {
-		select {
-		case a := <-queue:
-			k.handle(ctx, conn, &a)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // handle handles one message.
 func (k *inbound) handle(ctx context.Context, conn *nats.Conn, a *incoming) {
-	if a.done != nil {
-		a.done <- struct{}{}
+	if ctx.Err() != nil {
+		k.d.refuse(ctx, a, chat.Errorf(chat.Unavailable, "the server is shutting down; send it again"))
 		return
 	}
 	if err := k.d.withinLimit(a); err != nil {
@@ -194,7 +245,7 @@ func (d *Dialect) refuse(ctx context.Context, a *incoming, err error) {
 	switch {
 	case chat.CodeOf(err) == chat.Internal:
 		level = d.log.ErrorContext
-	case a.msg != nil && a.msg.Reply != "":
+	case a.msg.Reply != "":
 		level = d.log.DebugContext // the sender gets the error
 	}
 	level(ctx, "message from NATS refused", "session", a.id, "kind", string(a.kind), "code", chat.CodeOf(err), "err", err)
@@ -203,7 +254,7 @@ func (d *Dialect) refuse(ctx context.Context, a *incoming, err error) {
 
 // respond answers a message that has a reply subject.
 func (d *Dialect) respond(a *incoming, r any) {
-	if a.msg == nil || a.msg.Reply == "" {
+	if a.msg.Reply == "" {
 		return
 	}
 	b, err := json.Marshal(r)

@@ -128,12 +128,16 @@ func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSess
 	if err != nil {
 		return nil, err
 	}
-	// The session exists; from now on it has a sidecar.
 	if m.ClientID != "" && m.Turn != "" {
 		// A publisher that answers a turn of the server leaves the session as it is.
 		return &sidecarSession{agent: meta.AgentID}, nil
 	}
-	sess, err := d.opt.Sessions.Get(ctx, c, a.id)
+	return d.addSidecar(ctx, c, a.id, meta)
+}
+
+// addSidecar makes a session that exists one with a sidecar, whose caller is c.
+func (d *Dialect) addSidecar(ctx context.Context, c chat.Caller, id chat.SessionID, meta sidecarMeta) (*sidecarSession, error) {
+	sess, err := d.opt.Sessions.Get(ctx, c, id)
 	if err != nil {
 		return nil, err
 	}
@@ -160,10 +164,10 @@ func (d *Dialect) sidecarSession(ctx context.Context, a *incoming) (*sidecarSess
 		members := append(slices.Clone(sess.Members), chat.Member{Actor: c.Actor, Role: chat.Answerer})
 		update.Members = &members
 	}
-	if err := d.update(ctx, a.id, update); err != nil {
+	if err := d.update(ctx, id, update); err != nil {
 		return nil, err
 	}
-	return d.sidecars.add(a.id, meta.AgentID), nil
+	return d.sidecars.add(id, meta.AgentID), nil
 }
 
 // update changes a session's record as the server.

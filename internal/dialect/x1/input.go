@@ -173,10 +173,14 @@ func (d *Dialect) promptFor(ctx context.Context, c chat.Caller, m *Message) (str
 	if err != nil {
 		return "", err
 	}
-	if len(st.Prompts) != 1 {
+	switch len(st.Prompts) {
+	case 0:
+		return "", chat.Errorf(chat.Invalid, "no prompt is open in this session, so there is nothing to answer")
+	case 1:
+		return st.Prompts[0].RequestID, nil
+	default:
 		return "", chat.Errorf(chat.Invalid, "%d prompts are open; give the request_id of the one to answer", len(st.Prompts))
 	}
-	return st.Prompts[0].RequestID, nil
 }
 
 // retry repeats a call while the store is unavailable, because senders do not repeat
@@ -263,6 +267,8 @@ func (d *Dialect) history(ctx context.Context, a *incoming, limit int) {
 		fail(err)
 		return
 	}
+	d.inbound.reads <- struct{}{}
+	defer func() { <-d.inbound.reads }()
 	facts, more, err := d.opt.Sessions.Read(ctx, c, a.id, chat.Range{After: req.After, Limit: req.Limit, MaxBytes: 128 << 10})
 	if err != nil {
 		fail(err)

@@ -55,16 +55,21 @@ func TestRepliesGoToTheSenderOnly(t *testing.T) {
 	}
 }
 
-// An answer that is neither yes nor no is refused with an example.
+// An answer that is neither yes nor no is refused with an example, and one that nobody asked for with the reason.
 func TestConsentIsAYesOrANo(t *testing.T) {
 	w := newServer(t, options{})
 	c := w.dial()
 	events := c.follow(Subject("s1", Events))
-	c.say("s1", Input, message("/permission mail"))
-	request := events.until("the request", typ("agent.permission_request")).Body.(chat.AgentPermissionRequest).RequestID
+	c.say("s1", Input, message("hello"))
+	request := ""
 	answer := func(text string) Reply {
 		return c.ask("s1", Input, Message{Type: "user.input_response", Payload: json.RawMessage(fmt.Sprintf(`{"text":%q,"request_id":%q}`, text, request))})
 	}
+	if r := answer("yes"); r.Error == nil || !strings.HasPrefix(r.Error.Description, "no prompt is open") {
+		t.Fatal(r)
+	}
+	c.say("s1", Input, message("/permission mail"))
+	request = events.until("the request", typ("agent.permission_request")).Body.(chat.AgentPermissionRequest).RequestID
 	if r := answer("perhaps"); r.Error == nil || !strings.Contains(r.Error.Description, "approve or deny") {
 		t.Fatal(r)
 	}

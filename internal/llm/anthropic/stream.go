@@ -110,8 +110,8 @@ func (s *Stream) count(u usage) {
 }
 
 // Answer returns the answer.
-func (s *Stream) Answer() (llm.Answer, error) {
-	a := llm.Answer{Stop: stopOf(s.stop), Usage: usageOf(s.usage)}
+func (s *Stream) Answer() (*llm.Answer, error) {
+	a := &llm.Answer{Stop: stopOf(s.stop), Usage: usageOf(s.usage)}
 	if !s.Ended() {
 		a.Stop = llm.StopFailure // the stream was cut off
 	}

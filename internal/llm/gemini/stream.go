@@ -102,8 +102,8 @@ func (s *Stream) callID(n int, name string, args []byte) string {
 }
 
 // Answer returns the answer.
-func (s *Stream) Answer() (llm.Answer, error) {
-	a := llm.Answer{Stop: stopOf(s.finish), Usage: s.usage}
+func (s *Stream) Answer() (*llm.Answer, error) {
+	a := &llm.Answer{Stop: stopOf(s.finish), Usage: s.usage}
 	if s.why != "" {
 		a.Stop = llm.StopFilter
 	}

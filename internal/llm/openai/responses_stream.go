@@ -10,8 +10,8 @@ import (
 )
 
 // answerOf converts a response: its reasoning, texts and calls, in order.
-func answerOf(r *response, meta llm.Meta) (llm.Answer, error) {
-	a := llm.Answer{Usage: responsesUsage(&r.Usage), Stop: responsesStop(r)}
+func answerOf(r *response, meta llm.Meta) (*llm.Answer, error) {
+	a := &llm.Answer{Usage: responsesUsage(&r.Usage), Stop: responsesStop(r)}
 	a.Message.Model = meta.Model
 	for i := range r.Output {
 		item := &r.Output[i]
@@ -136,7 +136,7 @@ func (s *ResponsesStream) Ended() bool { return s.final != nil }
 
 // Answer returns the answer. If the stream was cut off, the answer contains the items
 // that were complete.
-func (s *ResponsesStream) Answer() (llm.Answer, error) {
+func (s *ResponsesStream) Answer() (*llm.Answer, error) {
 	if s.final == nil {
 		a, err := answerOf(&response{Output: s.items}, s.Meta)
 		a.Stop = llm.StopFailure

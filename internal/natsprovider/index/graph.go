@@ -48,7 +48,7 @@ func Graph(s Sessions) natsprovider.Provider {
 
 type graphs struct{ collections[*graph] }
 
-// Apply follows the log.
+// Apply changes the collection as an event of the log says.
 func (g *graph) Apply(e *chat.Event) {
 	switch e.Type {
 	case "graph.written":

@@ -61,7 +61,7 @@ func Vector(s Sessions) natsprovider.Provider {
 
 type vectors struct{ collections[*points] }
 
-// Apply follows the log.
+// Apply changes the collection as an event of the log says.
 func (ps *points) Apply(e *chat.Event) {
 	var p wirePoint
 	if json.Unmarshal(e.Payload, &p) != nil {

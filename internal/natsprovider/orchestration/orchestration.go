@@ -45,6 +45,7 @@ type Sessions interface {
 	List(ctx context.Context, c chat.Caller, f core.Filter) (chat.SessionPage, error)
 	Append(ctx context.Context, c chat.Caller, id chat.SessionID, drafts []chat.Draft) ([]chat.Event, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
+	Event(ctx context.Context, c chat.Caller, id chat.SessionID, seq chat.Seq) (chat.Event, error)
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]
 	StopAll(ctx context.Context, c chat.Caller, id chat.SessionID, reason string) (chat.StopResult, error)
 }

@@ -144,13 +144,8 @@ func (o *Orchestration) outcome(ctx context.Context, child *chat.Session, e *cha
 	if e.Workstream != "" || b.Outcome != chat.Done && b.Outcome != chat.Failed {
 		return "", nil // a workstream, or it was stopped
 	}
-	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{Before: e.Seq, Limit: 100, Desc: true, Types: []string{"agent.text", "turn.started"}})
-	if err != nil {
-		return "", err
-	}
 	answer := ""
-	for _, f := range facts {
-		earlier, err := f.Event()
+	for earlier, err := range o.opt.Sessions.Events(ctx, chat.Trusted, child.ID, chat.Range{Before: e.Seq, Limit: 100, Desc: true, Types: []string{"agent.text", "turn.started"}}) {
 		if err != nil {
 			return "", err
 		}
@@ -174,15 +169,11 @@ func (o *Orchestration) outcome(ctx context.Context, child *chat.Session, e *cha
 
 // asked reports whether an event is a message of the parent.
 func (o *Orchestration) asked(ctx context.Context, child *chat.Session, seq chat.Seq) (bool, error) {
-	facts, _, err := o.opt.Sessions.Read(ctx, chat.Trusted, child.ID, chat.Range{After: seq - 1, Limit: 1})
-	if err != nil || len(facts) == 0 || seq == 0 {
-		return false, err
+	if seq == 0 {
+		return false, nil
 	}
-	e, err := facts[0].Event()
-	if err != nil {
-		return false, err
-	}
-	return e.Via == via, nil
+	e, err := o.opt.Sessions.Event(ctx, chat.Trusted, child.ID, seq)
+	return err == nil && e.Via == via, err
 }
 
 // result is the text about the end of a turn.

@@ -10,10 +10,10 @@ import (
 
 // Thread is what the client loads when a page opens.
 type Thread struct {
-	Messages   []Message `json:"messages"`
-	Active     any       `json:"activeRun"`      // {runId} or null
-	Interrupts any       `json:"interrupts"`     // {runId, pending} or null
-	Page       any       `json:"page,omitempty"` // {truncated, cursor} when there are older messages
+	Messages   []Message      `json:"messages"`
+	Active     any            `json:"activeRun"`      // {runId} or null
+	Interrupts any            `json:"interrupts"`     // {runId, pending} or null
+	Page       map[string]any `json:"page,omitempty"` // {truncated, cursor} when there are older messages
 }
 
 // Message is a message as pages keep it.

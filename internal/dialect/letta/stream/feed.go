@@ -2,10 +2,13 @@ package stream
 
 import (
 	"cmp"
+	"iter"
+	"strings"
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/core"
 	"github.com/parley-hq/parley/internal/llm"
+	"github.com/parley-hq/parley/internal/turnlog"
 )
 
 // Run is the turn that a Feed shows.
@@ -16,12 +19,6 @@ type Run struct {
 	Conversation string     // its id; "" is the agent's default conversation
 	Started      chat.Event // turn.started
 	Trigger      chat.Event // the event that the turn answers; Seq is 0 when there is none
-}
-
-// Log reads the session's stored events.
-type Log interface {
-	Read(r chat.Range) ([]chat.Event, error)
-	Ends(seq chat.Seq) ([]chat.End, error) // where the previews of a finished block ended
 }
 
 // Ending says how a run ended, or why its stream ends.
@@ -50,9 +47,9 @@ type Progress struct {
 	Steps int        // since the last answer of a person
 }
 
-// Feed turns the entries of a session, from the start of a run, into the items of that run's stream. The items, their
-// names and their positions depend on the log alone, so a client that resumes after the position of its last item misses
-// nothing and gets nothing twice.
+// Feed turns the entries of a [turnlog.Decoder], from the start of a run, into the items of that run's stream. They depend on the log
+// alone, and so do the items, their names and their positions: a client that resumes after the position of its last item
+// misses nothing and gets nothing twice.
 type Feed struct {
 	turn      chat.TurnID
 	run       string
@@ -60,12 +57,12 @@ type Feed struct {
 	summaries bool    // show summaries that are made during the run
 	tokens    bool    // show previews; otherwise only whole messages
 	after     chat.At // the client has all items up to this position
-	log       Log     // nil: positions of finished blocks are not looked up
+	events    Events  // nil: the usage that the agent reports after a question is not looked up
 
 	lastStored  chat.Seq        // the last event when the stream began
 	openPrompts map[string]bool // the prompts that were open when the stream began
 
-	blockBytes map[chat.BlockID]int      // bytes of each block that the client has
+	blockBytes map[chat.BlockID]int      // bytes of each block whose previews were shown
 	blockNames map[chat.BlockID]partName // of the blocks with shown previews
 
 	// The message of the fold that the agent is writing:
@@ -83,7 +80,7 @@ type Feed struct {
 
 	at    chat.At // position of the present entry
 	count chat.At // items of the present entry
-	out   []Item  // items of the present entry
+	out   []Item  // the result of Take
 	last  chat.At // position of the last item, or of the run's start
 
 	usage chat.Usage
@@ -97,10 +94,13 @@ type partName struct {
 	unit     int
 }
 
+// Events reads stored events of the session.
+type Events func(chat.Range) iter.Seq2[chat.Event, error]
+
 // NewFeed returns a feed for a client that has all items up to after.
-func NewFeed(r *Run, summaries, tokens bool, after chat.At, log Log) *Feed {
+func NewFeed(r *Run, summaries, tokens bool, after chat.At, events Events) *Feed {
 	f := &Feed{
-		turn: r.Turn, run: r.ID, summaries: summaries, tokens: tokens, after: after, log: log, last: r.Started.At,
+		turn: r.Turn, run: r.ID, summaries: summaries, tokens: tokens, after: after, events: events, last: r.Started.At,
 		fold:        llm.NewFold(llm.Options{AgentID: r.AgentID, ConversationID: r.Conversation}),
 		openPrompts: map[string]bool{}, blockBytes: map[chat.BlockID]int{}, blockNames: map[chat.BlockID]partName{},
 		running: map[string]bool{}, steps: map[string]bool{},
@@ -114,20 +114,12 @@ func NewFeed(r *Run, summaries, tokens bool, after chat.At, log Log) *Feed {
 	return f
 }
 
-// Resume sets the state of the session at the start of the stream. It returns the cursor to watch from.
-func (f *Feed) Resume(started chat.Seq, st *chat.State, blocks []chat.Block) chat.Cursor {
+// Resume sets the state of the session at the start of the stream.
+func (f *Feed) Resume(st *chat.State) {
 	f.lastStored = st.Last
 	for _, p := range st.Prompts {
 		f.openPrompts[p.RequestID] = true
 	}
-	from := chat.Cursor{Seq: started}
-	for _, b := range blocks {
-		if n := bytesAt(b.Ends, f.after); n > 0 && b.Turn == f.turn {
-			f.blockBytes[b.ID] = n
-			from.Blocks = append(from.Blocks, chat.Mark{Block: b.ID, Bytes: n})
-		}
-	}
-	return from
 }
 
 // Progress returns how much the feed has shown.
@@ -141,18 +133,18 @@ func (f *Feed) Continue() { f.end = nil }
 // Messages returns the messages of the run so far.
 func (f *Feed) Messages() []llm.Message { return f.fold.Messages() }
 
-// Take returns the items of one entry. They are valid until the next call. Once Progress has an End, nothing more comes.
-func (f *Feed) Take(e *core.Entry) ([]Item, error) {
-	f.out, f.at, f.count = f.out[:0], e.At, 0
-	if e.Piece != nil {
-		f.preview(e.Piece)
-		return f.out, nil
+// Take returns the items of entries. They are valid until the next call. Once Progress has an End, nothing more comes.
+func (f *Feed) Take(entries []turnlog.Entry) ([]Item, error) {
+	f.out = f.out[:0]
+	for _, e := range entries {
+		f.at, f.count = e.At, 0
+		if e.Piece != nil {
+			f.preview(e.Piece)
+		} else if err := f.event(e.Event); err != nil || f.end != nil {
+			return f.out, err
+		}
 	}
-	ev, err := e.Fact.Event()
-	if err != nil {
-		return nil, err
-	}
-	return f.out, f.event(&ev)
+	return f.out, nil
 }
 
 // preview shows text that is being written.
@@ -172,7 +164,7 @@ func (f *Feed) preview(p *chat.Preview) {
 		n.unit = f.unit(n.id, it.Kind, true)
 		f.blockNames[p.Block] = n
 	}
-	it.ID, it.step, it.otid = n.id, n.step, otidOf(n.id, n.unit)
+	it.ID, it.step, it.otid, it.piece = n.id, n.step, otidOf(n.id, n.unit), true
 	f.show(it)
 }
 
@@ -193,9 +185,7 @@ func (f *Feed) event(e *chat.Event) error {
 	if e.Workstream != "" {
 		return nil
 	}
-	if err := f.messages(e); err != nil {
-		return err
-	}
+	f.messages(e)
 	if e.Turn != f.turn {
 		return nil
 	}
@@ -239,45 +229,70 @@ func (f *Feed) question(e *chat.Event, request, reason string) error {
 	return err
 }
 
+// usageAfter returns the usage that the agent reports together with a question: the report follows the question
+// directly, or after a remark.
+func (f *Feed) usageAfter(question chat.Seq) (u chat.Usage, err error) {
+	if f.events == nil {
+		return u, nil
+	}
+	for e, err := range f.events(chat.Range{After: question, Limit: 2, Workstream: &turnlog.MainLine}) {
+		if err != nil {
+			return u, err
+		}
+		switch b := e.Body.(type) {
+		case chat.AgentUsage:
+			return b.Usage, nil
+		case chat.AgentError:
+		default:
+			return u, nil
+		}
+	}
+	return u, nil
+}
+
 // messages shows what an event added to the messages of the run. System messages about workstreams may come in the
 // middle of the agent's message.
-func (f *Feed) messages(e *chat.Event) error {
+func (f *Feed) messages(e *chat.Event) {
 	list := f.fold.Messages()
 	if f.message < f.seen {
-		if err := f.added(&list[f.message], e); err != nil {
-			return err
-		}
+		f.added(&list[f.message], e)
 	}
 	for ; f.seen < len(list); f.seen++ {
 		m := &list[f.seen]
 		if m.Role == llm.System {
-			if err := f.workstream(m, e); err != nil {
-				return err
-			}
+			f.workstream(m, e)
 			continue
 		}
 		f.flush() // the message before is complete
 		f.message = f.seen
 		f.parts, f.calls, f.returns = 0, 0, 0
-		if err := f.added(m, e); err != nil {
-			return err
-		}
+		f.added(m, e)
 	}
-	return nil
+}
+
+// workstream shows a system message about a workstream. Other system messages come from clients and are not shown.
+func (f *Feed) workstream(m *llm.Message, e *chat.Event) {
+	if m.RunID != f.run || !strings.HasPrefix(e.Type, "workstream.") {
+		return
+	}
+	if f.held != nil && len(f.held.calls)+len(f.held.returns) == 0 {
+		f.flush() // held calls and returns wait for the rest of theirs
+	}
+	for _, it := range Expand(m, f.summaries) {
+		f.show(it)
+	}
 }
 
 // added shows what is new in a message. Messages of people are not shown: streams do not repeat them.
-func (f *Feed) added(m *llm.Message, e *chat.Event) error {
+func (f *Feed) added(m *llm.Message, e *chat.Event) {
 	if m.RunID != f.run && e.Turn != f.turn {
-		return nil
+		return
 	}
 	base := Item{ID: m.ID, Date: m.CreatedAt, step: m.StepID, name: m.Name}
 	switch {
 	case m.Role == llm.Assistant:
 		for ; f.parts < len(m.Content); f.parts++ {
-			if err := f.part(m.Content[f.parts], base, e); err != nil {
-				return err
-			}
+			f.part(m.Content[f.parts], base, e)
 		}
 		for ; f.calls < len(m.ToolCalls); f.calls++ {
 			f.call(m.ToolCalls[f.calls:f.calls+1:f.calls+1], base)
@@ -293,14 +308,13 @@ func (f *Feed) added(m *llm.Message, e *chat.Event) error {
 			f.show(it)
 		}
 	}
-	return nil
 }
 
-// part shows a part of the agent's message. The client may have the beginning of a block.
-func (f *Feed) part(p llm.Part, base Item, e *chat.Event) error {
+// part shows a part of the agent's message: of a block whose previews were shown, the rest.
+func (f *Feed) part(p llm.Part, base Item, e *chat.Event) {
 	it, merges, ok := partItem(p, base)
 	if !ok {
-		return nil
+		return
 	}
 	block := chat.FinishedBlock(e.Body)
 	n, named := f.blockNames[block]
@@ -310,32 +324,11 @@ func (f *Feed) part(p llm.Part, base Item, e *chat.Event) error {
 	it.otid = otidOf(it.ID, n.unit)
 	if !f.tokens {
 		f.hold(it, merges)
-		return nil
+		return
 	}
-	have, last, err := f.has(block, e)
-	if err != nil {
-		return err
+	if it.text = it.text[min(f.blockBytes[block], len(it.text)):]; it.text != "" || it.signature != "" || it.Kind == KindHidden {
+		f.show(it)
 	}
-	whole := it.text
-	have = min(have, len(whole))
-	if last.Bytes > have && last.Bytes <= len(whole) && last.At > f.last {
-		// Text that was shown as previews keeps the position of its last preview.
-		piece := it
-		piece.text, piece.signature, piece.Seq = whole[have:last.Bytes], "", last.At
-		f.add(piece)
-		have = last.Bytes
-	}
-	it.text = whole[have:]
-	if it.text == "" && it.signature == "" && it.Kind != KindHidden {
-		return nil
-	}
-	if e.Seq <= f.lastStored {
-		if err := f.earlierPreviews(e); err != nil {
-			return err
-		}
-	}
-	f.show(it)
-	return nil
 }
 
 // show adds an item of the present entry.
@@ -345,6 +338,10 @@ func (f *Feed) show(it Item) {
 	f.add(it)
 }
 
+// maxJoined bounds the text of an item that has several previews.
+const maxJoined = 1 << 10
+
+// add adds an item, unless the client has it. Previews that come together become one item.
 func (f *Feed) add(it Item) {
 	if it.step != "" {
 		f.steps[it.step] = true
@@ -354,5 +351,10 @@ func (f *Feed) add(it Item) {
 	}
 	it.Run = f.run
 	f.last = max(f.last, it.Seq)
+	if n := len(f.out) - 1; n >= 0 && it.piece && f.out[n].piece && f.out[n].otid == it.otid && len(f.out[n].text) < maxJoined {
+		f.out[n].text += it.text
+		f.out[n].Seq = it.Seq
+		return
+	}
 	f.out = append(f.out, it)
 }

@@ -50,6 +50,7 @@ type Item struct {
 	Seq   chat.At // 0 is written as null
 	Delta bool    // the item is a piece of a stream: tool_calls is an object instead of a list
 
+	piece     bool // the item is text of a preview
 	otid      string
 	step      string
 	sender    string

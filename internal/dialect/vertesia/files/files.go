@@ -50,10 +50,12 @@ type Options struct {
 	// Conversation returns all messages of a run as JSON.
 	Conversation func(ctx context.Context, c chat.Caller, id chat.SessionID) ([]byte, error)
 
-	Check        func(chat.Caller) error // why a caller's credential is no longer valid
-	Secret       []byte                  // signs addresses
-	TrustedProxy bool                    // X-Forwarded-Proto is trusted
-	MaxSize      int64                   // bytes of a file; 0 means 1 GiB
+	Check        func(chat.Caller) error                                                  // why a caller's credential is no longer valid
+	Bind         func(context.Context, chat.Caller) (context.Context, context.CancelFunc) // ends a context with the caller's credential
+	Allow        func(c chat.Caller, requests int) error                                  // counts requests
+	Secret       []byte                                                                   // signs addresses
+	TrustedProxy bool                                                                     // X-Forwarded-Proto is trusted
+	MaxSize      int64                                                                    // bytes of a file; 0 means 1 GiB
 	Now          func() time.Time
 }
 

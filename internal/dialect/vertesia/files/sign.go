@@ -106,12 +106,25 @@ func (s *Service) serveSigned(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// useSigned checks the rights of the caller that the address was made for again.
-func (s *Service) useSigned(w http.ResponseWriter, r *http.Request) error {
+// useSigned checks the rights of the caller that the address was made for again. The
+// request counts as one of the caller, and ends with the caller's credential.
+func (s *Service) useSigned(w http.ResponseWriter, r *http.Request) (err error) {
 	p, err := s.permitOf(r)
+	if err == nil {
+		err = s.opt.Allow(p.Caller, 1)
+	}
 	if err != nil {
 		return err
 	}
+	ctx, release := s.opt.Bind(r.Context(), p.Caller)
+	defer release()
+	defer func() {
+		if err != nil {
+			err = wire.Reason(ctx, err)
+		}
+	}()
+	r = r.WithContext(ctx)
+	defer wire.BindBody(w, r)()
 	sess, err := s.opt.Sessions.Get(r.Context(), p.Caller, p.Session)
 	if err != nil {
 		return err

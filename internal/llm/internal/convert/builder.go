@@ -40,17 +40,21 @@ func (b *Builder) Grow(n int, s string) { b.texts[n].WriteString(s) }
 
 // Text appends to the last part if it is a text, else it begins a text. It returns the
 // part's index.
-func (b *Builder) Text(s string) int { return b.append(s, &llm.Text{}) }
+func (b *Builder) Text(s string) int {
+	return b.append(s, (*llm.Text)(nil).Kind(), func() llm.Part { return &llm.Text{} })
+}
 
 // Think appends to the last part if it is reasoning, else it begins one. It returns
 // the part's index.
-func (b *Builder) Think(s string) int { return b.append(s, &llm.Reasoning{Native: true}) }
+func (b *Builder) Think(s string) int {
+	return b.append(s, (*llm.Reasoning)(nil).Kind(), func() llm.Part { return &llm.Reasoning{Native: true} })
+}
 
-// append appends to the last part if it has the kind of fresh and no signature.
-func (b *Builder) append(s string, fresh llm.Part) int {
+// append appends to the last part if it has the kind and no signature, else to a new part.
+func (b *Builder) append(s, kind string, fresh func() llm.Part) int {
 	n := len(b.parts) - 1
-	if n < 0 || b.texts[n] == nil || b.parts[n].Kind() != fresh.Kind() || signature(b.parts[n]) != "" {
-		n = b.Add(fresh, true)
+	if n < 0 || b.texts[n] == nil || b.parts[n].Kind() != kind || signature(b.parts[n]) != "" {
+		n = b.Add(fresh(), true)
 	}
 	b.Grow(n, s)
 	return n
@@ -112,14 +116,14 @@ func (b *Builder) Content() []llm.Part {
 }
 
 // Answer adds the collected parts and calls to an answer and finishes it.
-func (b *Builder) Answer(a llm.Answer) (llm.Answer, error) {
+func (b *Builder) Answer(a *llm.Answer) (*llm.Answer, error) {
 	a.Message.Content, a.Message.ToolCalls = b.Content(), b.ToolCalls()
 	return Finish(a)
 }
 
 // Finish sets the fields that every answer has: the role, content that is not nil and
 // the stop reason. If the answer is empty, it returns the error of Empty.
-func Finish(a llm.Answer) (llm.Answer, error) {
+func Finish(a *llm.Answer) (*llm.Answer, error) {
 	m := &a.Message
 	m.Role = llm.Assistant
 	if m.Content == nil {
