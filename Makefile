@@ -57,7 +57,7 @@ run-cluster: build
 	  $(CLUSTER) --data parley-cluster/n$$i --addr 127.0.0.1:800$$i --cluster-listen 127.0.0.1:700$$i --nats 127.0.0.1:422$$i & \
 	done; wait
 
-test: fmt vet lint tidy vuln race chaos-cluster web-test web-e2e dialect-test s3-test python-test wheel
+test: fmt vet lint tidy vuln race bench-test chaos-cluster web-test web-e2e dialect-test s3-test python-test wheel
 
 check: test
 
