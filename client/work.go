@@ -275,7 +275,7 @@ func (w *worker) reply(id int64, r reply) {
 func (w *worker) begin(ctx, turns context.Context, a *chat.Assignment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if t := w.turns[a.Turn]; t != nil {
+	if t := w.turns[a.Turn]; t != nil && !errors.Is(context.Cause(t.ctx), agent.ErrTurnLost) {
 		t.reassign(a)
 		t.assigned = true
 		t.stopTimer()
@@ -314,7 +314,13 @@ func (w *worker) finish(t *workTurn, err error) {
 		text, _ := json.Marshal(agent.ErrorText(err))
 		f.Op, f.Error = "fail", text
 	}
-	if _, err := t.call(context.WithoutCancel(t.ctx), f); err != nil && !errors.Is(err, agent.ErrTurnLost) && !errors.Is(cause, agent.ErrStopped) {
+	// The server keeps the turn for this worker until it knows the end.
+	_, err = t.call(context.WithoutCancel(t.ctx), f)
+	for temporary(err) && t.ctx.Err() == nil {
+		w.c.opt.Logger.Warn("the end of a turn cannot be reported; trying again", "agent", w.name, "turn", f.TurnID, "err", err)
+		_, err = t.call(context.WithoutCancel(t.ctx), f)
+	}
+	if err != nil && !errors.Is(err, agent.ErrTurnLost) && !errors.Is(cause, agent.ErrStopped) {
 		w.c.opt.Logger.Warn("the end of a turn could not be reported", "agent", w.name, "turn", f.TurnID, "err", err)
 	}
 	w.forget(t)
@@ -336,7 +342,9 @@ func (w *worker) forget(t *workTurn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.stopTimer()
-	delete(w.turns, t.assignment.Turn)
+	if id := t.assignment.Turn; w.turns[id] == t {
+		delete(w.turns, id)
+	}
 }
 
 // offline fails the calls that wait for a reply, and starts the timer of every turn.

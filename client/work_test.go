@@ -234,6 +234,15 @@ func TestWorkRepeatsWhatIsRefusedForTheMoment(t *testing.T) {
 	}
 }
 
+// The end of a turn is reported until the server has it: it keeps the turn for the worker.
+func TestWorkReportsAnEndUntilItIsStored(t *testing.T) {
+	o := newWorkServer(t, "hi")
+	o.refuses = 150 // more often than a call is repeated
+	if end := work(t, o, func(context.Context, *agent.Turn) error { return nil }); end.Op != "done" {
+		t.Fatalf("ended with %s", end.Op)
+	}
+}
+
 func TestWorkEndsAStoppedTurn(t *testing.T) {
 	o := newWorkServer(t, "hi")
 	o.received = func(f workFrame) *workFrame {

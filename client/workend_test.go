@@ -114,6 +114,53 @@ func TestWorkStopsATurnThatEndedElsewhere(t *testing.T) {
 	}
 }
 
+// A turn that is given to the worker just after its grace period has ended is answered from the start.
+func TestWorkBeginsALostTurnAgain(t *testing.T) {
+	turn := newWorkServer(t, "hi").turn
+	returned, again := make(chan struct{}), make(chan struct{})
+	c := script(t,
+		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
+			write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
+			hear(t, ctx, conn) // the status
+		},
+		func(ctx context.Context, conn *websocket.Conn, ready workFrame) {
+			if len(ready.Turns) != 1 {
+				t.Errorf("the worker has %v", ready.Turns)
+			}
+			<-again
+			write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
+			if f := hear(t, ctx, conn); f.Op != "done" {
+				t.Errorf("received %s", f.Op)
+			} else {
+				write(ctx, conn, workFrame{Op: "ok", ID: f.ID, TurnID: turn.Turn})
+			}
+			close(returned)
+			conn.Read(ctx)
+		})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	calls := 0
+	go func() {
+		done <- c.Work(ctx, "a", WorkOptions{Grace: 100 * time.Millisecond}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+			if calls++; calls == 1 {
+				_ = t.Status(ctx, "begun", "") // returns when the grace period has ended
+				close(again)
+				<-returned // this answer is slow to end
+			}
+			return nil
+		}))
+	}()
+	<-returned
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if calls != 2 {
+		t.Fatalf("the agent was called %d times", calls)
+	}
+}
+
 // A worker whose credential has ended does not reconnect: it needs another one.
 func TestWorkEndsWithItsCredential(t *testing.T) {
 	for name, end := range map[string]func(ctx context.Context, conn *websocket.Conn){

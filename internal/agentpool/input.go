@@ -51,7 +51,7 @@ func (in *turnInput) waitEnd(ctx context.Context) error {
 		}
 		return nil
 	default:
-		return chat.Errorf(chat.Unavailable, "the end of the turn is not stored, because the server is shutting down; report it again when the server is back")
+		return chat.Errorf(chat.Unavailable, "the end of the turn is not stored; report it again on another connection")
 	}
 }
 

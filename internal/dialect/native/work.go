@@ -143,8 +143,8 @@ func (w *work) finish(ctx context.Context, f clientFrame, cause error) error {
 				w.send(ctx, serverFrame{Op: "ok", ID: f.ID, TurnID: f.Turn})
 			case chat.CodeOf(err) == chat.Conflict:
 				w.refuse(ctx, f.ID, "", err) // another node has given the turn to another worker
-			default:
-				w.repeats(err) // without an answer the worker repeats it on its next connection
+			case ctx.Err() == nil:
+				w.Reconnect() // the worker repeats it on its next connection
 			}
 		}, err
 	})

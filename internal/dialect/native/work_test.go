@@ -71,6 +71,34 @@ func TestDoneIsAnsweredWhenTheEndIsStored(t *testing.T) {
 	}
 }
 
+// unstored is a worker's registration whose turns end without an end in the log.
+type unstored struct{ slowLog }
+
+func (u *unstored) Register(string, string, core.Worker, int, []chat.TurnID) core.Registration {
+	return u
+}
+
+func (u *unstored) Ending(chat.TurnID) (func(context.Context) error, error) {
+	return func(context.Context) error { return chat.Errorf(chat.Unavailable, "the end of the turn is not stored") }, nil
+}
+
+// TestDoneWithoutAnEndIsRepeated: a worker that reported the end of a turn waits for the answer. If the end was not stored, the
+// connection is closed, so that the worker reports it again on the next one.
+func TestDoneWithoutAnEndIsRepeated(t *testing.T) {
+	w := newTestServer(t, func(o *Options) { o.Workers = &unstored{slowLog{finished: make(chan chat.TurnID, 1)}} })
+	conn := w.dial("clerk", "/parley/v1/agents/clerk/work")
+	defer conn.CloseNow()
+	for _, frame := range []string{`{"op":"ready","id":1}`, `{"op":"done","id":2,"turn_id":"t-1"}`} {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.readFrame(conn)
+	if _, b, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusTryAgainLater {
+		t.Fatalf("got %s, %v", b, err)
+	}
+}
+
 // TestEndedTurnIsReported: a worker that names an ended turn gets an ended frame.
 func TestEndedTurnIsReported(t *testing.T) {
 	w := newTestServer(t, func(o *Options) { o.Workers = &slowLog{} })

@@ -30,6 +30,8 @@ export interface WorkOptions {
   idleTimeout?: number;
 }
 
+const defaultBackoff = { min: 250, max: 15_000 };
+
 interface WorkFrame {
   op: string;
   id?: number;
@@ -48,7 +50,7 @@ interface WorkFrame {
  */
 export async function work(client: ParleyClient, name: string, answer: (turn: WorkTurn) => Promise<void>, o: WorkOptions = {}): Promise<void> {
   const w = new Worker(client, name, answer, o);
-  const backoff = o.backoff ?? { min: 250, max: 15_000 };
+  const backoff = o.backoff ?? defaultBackoff;
   for (let attempt = 1; !o.signal?.aborted; attempt++) {
     const error = await w.connect(() => (attempt = 1));
     w.offline();
@@ -161,7 +163,7 @@ class Worker implements TurnTransport {
   /** Starts a turn, or continues one that the worker holds. */
   #assign(a: Assignment): void {
     const held = this.#turns.get(a.turn_id);
-    if (held) {
+    if (held && !(held.turn.signal.reason instanceof TurnLost)) {
       held.turn.load(a);
       held.assigned = true;
       clearTimeout(held.lost);
@@ -175,7 +177,7 @@ class Worker implements TurnTransport {
       fresh.done = this.#run(turn).finally(() => {
         this.#o.signal?.removeEventListener("abort", leave);
         clearTimeout(fresh.lost);
-        this.#turns.delete(a.turn_id);
+        if (this.#turns.get(a.turn_id) === fresh) this.#turns.delete(a.turn_id);
       });
     }
   }
@@ -196,9 +198,9 @@ class Worker implements TurnTransport {
     await this.call(turn, () => (fail ? { op: "fail", error: text || "the agent gave no reason" } : { op: "done" }), true).catch(() => {});
   }
 
-  /** Sends a frame for a turn until it gets a reply, also after a reconnect. */
+  /** Sends a frame for a turn until it gets a reply, also after a reconnect and while the server cannot store anything. */
   async call(turn: WorkTurn, frame: () => object, last = false): Promise<Reply> {
-    for (;;) {
+    for (let attempt = 1; ; attempt++) {
       const socket = await this.socketFor(turn, last);
       try {
         return await new Promise<Reply>((resolve, reject) => {
@@ -208,6 +210,7 @@ class Worker implements TurnTransport {
         });
       } catch (err) {
         if (!(err instanceof ParleyError) || !err.retryable) throw err;
+        if (this.#socket === socket) await sleep(pause(this.#o.backoff ?? defaultBackoff, attempt)); // the server refused it
       }
     }
   }
@@ -216,8 +219,9 @@ class Worker implements TurnTransport {
   async socketFor(turn: WorkTurn, last = false): Promise<Socket> {
     for (;;) {
       const held = this.#turns.get(turn.id);
-      if (turn.signal.aborted && (!last || !(this.#socket && held?.assigned))) throw turn.signal.reason;
-      if (this.#socket && held?.assigned) return this.#socket;
+      if (held?.turn !== turn) throw new TurnLost();
+      if (turn.signal.aborted && (!last || !(this.#socket && held.assigned))) throw turn.signal.reason;
+      if (this.#socket && held.assigned) return this.#socket;
       await new Promise<void>((resolve) => {
         const wake = () => {
           this.#waiting.delete(wake);

@@ -179,7 +179,7 @@ class _Worker:
     def _assign(self, a: Assignment) -> None:
         """Starts a turn, or continues one that the worker holds."""
         held = self._turns.get(a["turn_id"])
-        if held:
+        if held and not held.lost:
             held.turn._load(a)
             held.assigned = True
             if held.timer:
@@ -210,7 +210,7 @@ class _Worker:
                 end = {"op": "fail", "error": str(err) or type(err).__name__}
         # Shielded: a stop that arrives now must not prevent the report of the end.
         held.reporting = True
-        last = asyncio.ensure_future(self.call(turn, lambda: end))
+        last = asyncio.ensure_future(self._report(turn, end))
         try:
             await within(2 if turn.stopped else None, asyncio.shield(last))
         except (ParleyError, asyncio.TimeoutError) as err:
@@ -223,10 +223,22 @@ class _Worker:
             last.cancel()
             self._remove(held)
 
+    async def _report(self, turn: Turn, end: dict[str, Any]) -> None:
+        """Reports the end of a turn. The server keeps the turn for this worker until it knows the end."""
+        while True:
+            try:
+                await self.call(turn, lambda: end)
+                return
+            except ParleyError as err:
+                if not err.retryable:
+                    raise
+                _log.warning("worker %s: the end of a turn cannot be reported, trying again: %s", self._name, err)
+
     def _remove(self, held: _Held) -> None:
         if held.timer:
             held.timer.cancel()
-        self._turns.pop(held.turn.id, None)
+        if self._turns.get(held.turn.id) is held:
+            del self._turns[held.turn.id]
 
     def _offline(self) -> None:
         """Fails calls that wait for a reply, and starts the grace period of every turn."""
@@ -258,7 +270,7 @@ class _Worker:
         """Waits for a connection on which the turn is assigned to this worker."""
         while True:
             held = self._turns.get(turn.id)
-            if held is None or held.lost:
+            if held is None or held.lost or held.turn is not turn:
                 raise TurnLost()
             if self._conn is not None and held.assigned:
                 return self._conn
