@@ -13,31 +13,37 @@ import (
 )
 
 // ownerChanged tells the server that it has become the owner of a partition, or is not the owner any more. Calls for one
-// partition may come at the same time; the last one sees the newest status.
+// partition may come at the same time, and one may see the status of a later claim. The turns of an epoch are released before
+// those of another one are resumed.
 func (n *Node) ownerChanged(ctx context.Context, p *part) {
-	p.mu.Lock()
-	st := p.replica.Status()
-	before := p.wasOwner
-	p.wasOwner = st.Owns
-	p.mu.Unlock()
-	switch {
-	case st.Owns:
-		n.gatherText(ctx, p, st.Copy.Pos)
-		if now := p.get().Status(); !now.Owns || now.Copy.Epoch != st.Copy.Epoch {
-			return // it was lost meanwhile
+	p.turnsMu.Lock()
+	st := p.get().Status()
+	if p.turnsOf != 0 && (!st.Owns || st.Copy.Epoch != p.turnsOf) {
+		p.turnsOf = 0
+		if n.opt.Lost != nil {
+			n.opt.Lost(func(id chat.SessionID) bool { return n.Partition(id) == p.number })
 		}
-		p.beginOwning(st.Copy.Epoch)
-		n.sessions.TookOver()
-		ids, err := n.working(ctx, p)
-		if err != nil {
-			n.log.Error("the sessions with work could not be found; their turns are resumed when the partition gets a new owner", "partition", p.number, "err", err)
-			return
-		}
-		if n.opt.TookOver != nil {
-			n.opt.TookOver(ids, st.Copy.Claim.Handover)
-		}
-	case before && n.opt.Lost != nil:
-		n.opt.Lost(func(id chat.SessionID) bool { return n.Partition(id) == p.number })
+	}
+	p.turnsMu.Unlock()
+	if !st.Owns {
+		return
+	}
+	n.gatherText(ctx, p, st.Copy.Pos)
+	p.turnsMu.Lock()
+	defer p.turnsMu.Unlock()
+	if now := p.get().Status(); !now.Owns || now.Copy.Epoch != st.Copy.Epoch || p.turnsOf == st.Copy.Epoch {
+		return // it was lost meanwhile, or another call has done it
+	}
+	p.turnsOf = st.Copy.Epoch
+	p.beginOwning(st.Copy.Epoch)
+	n.sessions.TookOver()
+	ids, err := n.working(ctx, p)
+	if err != nil {
+		n.log.Error("the sessions with work could not be found; their turns are resumed when the partition gets a new owner", "partition", p.number, "err", err)
+		return
+	}
+	if n.opt.TookOver != nil {
+		n.opt.TookOver(ids, st.Copy.Claim.Handover)
 	}
 }
 

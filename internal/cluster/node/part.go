@@ -20,6 +20,8 @@ type part struct {
 	catchUp     sharedQuestion  // how far the owner is
 	readLog     sharedQuestion  // how far the log is
 	catchUpText sharedQuestions // what unfinished text the owner has
+	turnsMu     sync.Mutex      // held while turns are released or resumed
+	turnsOf     uint64          // the epoch whose turns run here, 0 if none do; turnsMu guards it
 
 	mu         sync.Mutex
 	replica    *cluster.Replica       // nil until Run
@@ -33,7 +35,6 @@ type part struct {
 	synced     cluster.Pos
 	samples    []sample        // of the position, oldest first
 	erased     cluster.Pos     // of the last erasure that the log may still have; 0 if there is none
-	wasOwner   bool            // at the last call of ownerChanged
 	owner      string          // the node that owns the partition
 	former     string          // the node that owned it before
 	readyEpoch uint64          // the last epoch in which this node was the owner and had the text of the others
