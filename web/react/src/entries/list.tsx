@@ -154,7 +154,7 @@ export const EntryList = memo(function EntryList(p: {
     if (asked.current !== undefined) {
       const root = box.current?.getRootNode() as Document | ShadowRoot | undefined;
       const from = store.getItem(asked.current.from ?? "");
-      // A reader who has left an open prompt without an answer stays there.
+      // After an open prompt was left without an answer the view stays where it is.
       if (!root?.activeElement?.closest(question)) return from?.kind === "prompt" && from.prompt.status === "open" ? undefined : end();
       if (rowsOf.lastKey !== asked.current.last) setAway(asked.current.last);
     }

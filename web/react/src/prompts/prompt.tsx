@@ -39,7 +39,7 @@ export function PromptCard({ item, tools }: { item: ItemOf<"prompt">; tools?: re
     const root = card.getRootNode() as Document | ShadowRoot;
     const from = card.contains(root.activeElement) ? (root.activeElement as HTMLElement) : undefined;
     const entry = card.closest("article");
-    // A field that is disabled or removed loses the focus. A person who has it elsewhere by then keeps it.
+    // A field that is disabled or removed loses the focus. A focus that was moved elsewhere meanwhile stays there.
     const lostFocus = () => {
       const now = focused();
       return from !== undefined && (!now || now === document.body || card.contains(now));
