@@ -164,7 +164,7 @@ func serveAt(t testing.TB, addr, data string, args ...string) *process {
 func command(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	p := launch(t, binary, args...)
-	code = p.code(30 * time.Second)
+	code = p.code(time.Minute) // some commands wait 30 s for the server
 	return code, p.out.String(), p.err.String()
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/parley-hq/parley/internal/json"
+	"github.com/parley-hq/parley/internal/sleep"
 )
 
 // Cluster makes an embedded server one of several that store JetStream's data together. All of them have the same Name, Peers
@@ -275,7 +276,11 @@ func (s *Server) stateOf(name string) (st server.StreamState, group string, err 
 	return st, "", errors.New("this node does not store it")
 }
 
-// RemoveNode removes a server that is gone for good from the cluster, so that others store what it has stored.
+// removeTime is how long one request to remove a server may take. A group of servers that elects its leader meanwhile does not answer.
+const removeTime = 5 * time.Second
+
+// RemoveNode removes a server that is gone for good from the cluster, so that others store what it has stored. It asks again until it
+// is answered or ctx ends.
 func (s *Server) RemoveNode(ctx context.Context, name string) error {
 	conn, err := s.connect("remove "+name, systemUser)
 	if err != nil {
@@ -286,23 +291,47 @@ func (s *Server) RemoveNode(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	m, err := conn.RequestWithContext(ctx, server.JSApiRemoveServer, body)
-	if err != nil {
-		return fmt.Errorf("remove server %s: %w", name, err)
+	for asked := 1; ; asked++ {
+		limit, cancel := context.WithTimeout(ctx, removeTime)
+		m, err := conn.RequestWithContext(limit, server.JSApiRemoveServer, body)
+		cancel()
+		if err == nil {
+			err = readRemoved(m.Data, asked > 1)
+		}
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("remove server %s: %w", name, err)
+		again := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrNoResponders) || errors.Is(err, errRemovalUnderWay)
+		if !again || sleep.For(ctx, 100*time.Millisecond) != nil {
+			return err
+		}
 	}
+}
+
+var errRemovalUnderWay = errors.New("another change of the servers is under way")
+
+// readRemoved reads the answer to a request to remove a server. A server that is not a member any more was removed by an earlier request
+// that was not answered.
+func readRemoved(data []byte, repeated bool) error {
 	var reply struct {
 		Success bool `json:"success"`
 		Error   *struct {
-			Description string `json:"description"`
+			Code        server.ErrorIdentifier `json:"err_code"`
+			Description string                 `json:"description"`
 		} `json:"error"`
 	}
-	switch err := json.Unmarshal(m.Data, &reply); {
+	switch err := json.Unmarshal(data, &reply); {
 	case err != nil:
-		return fmt.Errorf("remove server %s: %w", name, err)
+		return err
+	case reply.Error != nil && reply.Error.Code == server.JSClusterServerNotMemberErr && repeated:
+		return nil
+	case reply.Error != nil && reply.Error.Code == server.JSClusterServerMemberChangeInflightErr:
+		return errRemovalUnderWay
 	case reply.Error != nil:
-		return fmt.Errorf("remove server %s: %s", name, reply.Error.Description)
+		return errors.New(reply.Error.Description)
 	case !reply.Success:
-		return fmt.Errorf("remove server %s: unexpected answer %q", name, m.Data)
+		return fmt.Errorf("unexpected answer %q", data)
 	}
 	return nil
 }
