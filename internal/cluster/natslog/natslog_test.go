@@ -83,6 +83,22 @@ func threeIn(t testing.TB, dir string) (logs [3]*Log, nodes [3]*bus.Server) {
 	return logs, nodes
 }
 
+// store appends a frame, as a replica does: a leader that steps down meanwhile drops it without an answer, so it is appended again.
+func store(ctx context.Context, t testing.TB, l *Log, partition int, frame []byte) {
+	t.Helper()
+	for {
+		once, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := l.Append(once, partition, frame)
+		cancel()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestLogOnAnExternalServerConforms(t *testing.T) {
 	l, _ := single(t)
 	clustertest.Conform(t, l)
@@ -109,9 +125,7 @@ func largest(t *testing.T, logs []*Log) {
 		readers = append(readers, clustertest.Read(ctx, l, 1, 0, frames))
 	}
 	for range frames {
-		if err := logs[0].Append(ctx, 1, frame); err != nil {
-			t.Fatal(err)
-		}
+		store(ctx, t, logs[0], 1, frame)
 	}
 	for _, l := range logs {
 		readers = append(readers, clustertest.Read(ctx, l, 1, 0, frames))

@@ -19,21 +19,21 @@ func TestTrimmedFramesLeaveTheFilesOfAllNodes(t *testing.T) {
 	defer cancel()
 	const text = "a text that is erased"
 	for range 10 {
-		if err := logs[0].Append(ctx, 0, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		store(ctx, t, logs[0], 0, []byte(text))
+	}
+	_, last, err := logs[0].Ends(ctx, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if files := containing(t, dir, text); len(files) == 0 {
 		t.Fatal("the search finds nothing")
 	}
-	if err := logs[0].Trim(ctx, 0, 10); err != nil {
+	if err := logs[0].Trim(ctx, 0, last); err != nil {
 		t.Fatal(err)
 	}
-	if err := logs[0].Append(ctx, 0, []byte("a later frame")); err != nil {
-		t.Fatal(err)
-	}
+	store(ctx, t, logs[0], 0, []byte("a later frame"))
 	for _, n := range nodes {
-		if err := n.CompactStream(ctx, logs[0].Stream(0), 11); err != nil {
+		if err := n.CompactStream(ctx, logs[0].Stream(0), uint64(last)+1); err != nil {
 			t.Fatal(err)
 		}
 	}
