@@ -18,6 +18,7 @@ type turnInput struct {
 	finished  chan struct{} // closed when the runner has finished with the turn
 	abandoned chan struct{} // closed when the runner no longer waits for the agent
 	stopBy    atomic.Int64  // as chat.At: until when the agent may take to stop; 0 means the default
+	attempt   atomic.Int64  // the last one that was begun while the turn ran; 0 if none was
 }
 
 func (in *turnInput) init() {

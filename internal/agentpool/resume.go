@@ -119,10 +119,14 @@ func (r *Runner) resumeAll(ctx context.Context, list []resumption) (waiting []re
 			u.in.stopBy.Store(int64(t.StopBy))
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			if r.runs[u.line] == nil { // else it was started by this process
-				r.add(u)
-				left = append(left, u)
+			if old := r.runs[u.line]; old != nil {
+				if old.has(ref) {
+					return // it was started by this process
+				}
+				r.move(old) // another node has owned the session since it began
 			}
+			r.add(u)
+			left = append(left, u)
 		})
 		for _, u := range left {
 			err = errors.Join(err, r.resume(ctx, u, s.why))

@@ -99,6 +99,9 @@ func (r *Runner) Committed(evs []chat.Event) {
 		at := line{e.Session, e.Workstream}
 		switch b := e.Body.(type) {
 		case chat.TurnStarted:
+			if !r.agents.workers.here(b.TurnID) {
+				continue // another node has taken the session over since the event was stored, and runs the turn
+			}
 			u := &run{ref: chat.TurnRef{Session: e.Session, Turn: b.TurnID, Attempt: 1}, line: at, agent: b.Agent, started: e.Seq, trigger: b.Trigger}
 			for j := range evs[:i+1] {
 				if s := evs[j].Seq; evs[j].Session == e.Session && (s == u.started || s == u.trigger) {
@@ -156,16 +159,25 @@ func (r *Runner) Release(of func(chat.SessionID) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at, u := range r.runs {
-		if !of(at.session) {
-			continue
-		}
-		delete(r.runs, at)
-		u.in.moved = true
-		close(u.in.ended)
-		if u.stop != nil {
-			u.stop(errShutdown)
+		if of(at.session) {
+			r.move(u)
 		}
 	}
+}
+
+// move ends a run whose turn goes on in another one. The caller holds mu.
+func (r *Runner) move(u *run) {
+	delete(r.runs, u.line)
+	u.in.moved = true
+	close(u.in.ended)
+	if u.stop != nil {
+		u.stop(errShutdown)
+	}
+}
+
+// has reports whether u runs a turn in an attempt or in a later one. The caller holds Runner.mu.
+func (u *run) has(ref chat.TurnRef) bool {
+	return u.ref.Turn == ref.Turn && max(u.ref.Attempt, int(u.in.attempt.Load())) >= ref.Attempt
 }
 
 // add adds a turn, so that it receives what arrives. The caller holds mu.

@@ -193,6 +193,7 @@ func (t *turn) nextAttempt(ctx context.Context, reason string, crash bool) error
 	if !ok {
 		return chat.Errorf(chat.Conflict, "the turn was given up")
 	}
+	t.in.attempt.Store(int64(next.Attempt))
 	t.mu.Lock()
 	t.assignment.TurnRef = next
 	t.mu.Unlock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +46,18 @@ type member struct {
 	lost int
 
 	failed func(error) // gets the error with which the node ends; nil means that it must not
+	before func()      // called before the runner learns of a turn that begins; may be nil
+}
+
+// committed tells the runner of stored events.
+func (m *member) committed(events []chat.Event) {
+	m.mu.Lock()
+	before := m.before
+	m.mu.Unlock()
+	if before != nil && slices.ContainsFunc(events, func(e chat.Event) bool { _, ok := e.Body.(chat.TurnStarted); return ok }) {
+		before()
+	}
+	m.runner.Committed(events)
 }
 
 // testCluster is the nodes of a test.
@@ -126,7 +139,7 @@ func (c *testCluster) start(i int, dir string) {
 	m.agents = agentpool.NewRegistry(m.pool)
 	m.runner = agentpool.NewRunner(m.agents, agentpool.Options{Grace: time.Millisecond, Wait: true})
 	m.sessions = m.NewSessions(session.Options{
-		Artifacts: m.Files(), Observers: []session.Observer{{Committed: m.runner.Committed, Erased: m.runner.Erased}},
+		Artifacts: m.Files(), Observers: []session.Observer{{Committed: m.committed, Erased: m.runner.Erased}},
 	})
 	m.runner.Attach(m.sessions)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -129,9 +129,13 @@ func (k *connection) Ended(turn chat.TurnID) {
 
 // answer stores the answer of a turn and ends it.
 func (w *testWorker) answer(a chat.Assignment) {
-	ref, err := w.current().reg.Holds(a.Turn)
+	k := w.current()
+	ref, err := k.reg.Holds(a.Turn)
 	if err != nil {
-		return // it gets the turn again
+		if chat.ReasonOf(err) == chat.OwnerChanged {
+			k.Reconnect() // it gets the turn again
+		}
+		return
 	}
 	d := chat.NewDraft(chat.AgentText{Text: "re " + a.Trigger.Body.(chat.UserMessage).Text}).As(string(a.Turn))
 	d.Turn, d.Attempt = ref.Turn, ref.Attempt
