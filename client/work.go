@@ -143,7 +143,7 @@ func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err e
 	if err := w.ready(link, conn); err != nil {
 		return false, w.c.broken(link, err)
 	}
-	var failure error // an error frame without an id is about the connection
+	var failure error // an error frame without an id is why the server does not accept the worker; later ones are about pieces
 	for {
 		f, err := w.read(link, conn)
 		if err != nil {
@@ -153,8 +153,11 @@ func (w *worker) connect(link, ctx, turns context.Context) (progress bool, err e
 			return progress, err
 		}
 		if f.Op == "error" && f.ID == 0 {
-			failure = frameError(f.Error)
-			w.c.opt.Logger.WarnContext(ctx, "the server reports an error", "agent", w.name, "err", failure)
+			refused := frameError(f.Error)
+			w.c.opt.Logger.WarnContext(ctx, "the server reports an error", "agent", w.name, "err", refused)
+			if !progress {
+				failure = refused
+			}
 			continue
 		}
 		progress, failure = true, nil
@@ -278,6 +281,7 @@ func (w *worker) begin(ctx, turns context.Context, a *chat.Assignment) {
 	if t := w.turns[a.Turn]; t != nil && !errors.Is(context.Cause(t.ctx), agent.ErrTurnLost) {
 		t.reassign(a)
 		t.assigned = true
+		t.given++
 		t.stopTimer()
 		w.notify()
 		return
@@ -315,15 +319,33 @@ func (w *worker) finish(t *workTurn, err error) {
 		f.Op, f.Error = "fail", text
 	}
 	// The server keeps the turn for this worker until it knows the end.
-	_, err = t.call(context.WithoutCancel(t.ctx), f)
-	for temporary(err) && t.ctx.Err() == nil {
+	again, err := w.report(t, f)
+	for again && t.ctx.Err() == nil {
 		w.c.opt.Logger.Warn("the end of a turn cannot be reported; trying again", "agent", w.name, "turn", f.TurnID, "err", err)
-		_, err = t.call(context.WithoutCancel(t.ctx), f)
+		again, err = w.report(t, f)
 	}
 	if err != nil && !errors.Is(err, agent.ErrTurnLost) && !errors.Is(cause, agent.ErrStopped) {
 		w.c.opt.Logger.Warn("the end of a turn could not be reported", "agent", w.name, "turn", f.TurnID, "err", err)
 	}
 	w.forget(t)
+}
+
+// report reports the end of a turn. again says that the worker still has the turn: the server could not store the end, or it gave the
+// turn to the worker again while it refused the report.
+func (w *worker) report(t *workTurn, f workFrame) (again bool, err error) {
+	w.mu.Lock()
+	given := t.given
+	w.mu.Unlock()
+	_, err = t.call(context.WithoutCancel(t.ctx), f)
+	if chat.CodeOf(err) != chat.Conflict {
+		return temporary(err), err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if again = t.given != given; !again {
+		w.remove(t) // before the server can give it again
+	}
+	return again, err
 }
 
 // release removes a turn that has ended on the server. Its calls return.
@@ -341,6 +363,11 @@ func (w *worker) release(id chat.TurnID) {
 func (w *worker) forget(t *workTurn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.remove(t)
+}
+
+// remove is forget for a caller that holds mu.
+func (w *worker) remove(t *workTurn) {
 	t.stopTimer()
 	if id := t.assignment.Turn; w.turns[id] == t {
 		delete(w.turns, id)
@@ -359,10 +386,23 @@ func (w *worker) offline() {
 	for _, t := range w.turns {
 		if t.assigned {
 			t.assigned = false
-			t.lost = time.AfterFunc(w.opt.Grace, func() { t.end(agent.ErrTurnLost) })
+			w.startTimer(t)
 		}
 	}
 	w.notify()
+}
+
+// startTimer gives a turn up when the worker does not get it again in time. The caller holds mu.
+func (w *worker) startTimer(t *workTurn) {
+	var lost *time.Timer
+	lost = time.AfterFunc(w.opt.Grace, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if t.lost == lost { // else it was given to the worker again at this moment
+			t.end(agent.ErrTurnLost)
+		}
+	})
+	t.lost = lost
 }
 
 // notify wakes the calls that wait for a connection. The caller holds mu.

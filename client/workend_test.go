@@ -195,3 +195,59 @@ func TestWorkReconnectsAfterAShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// The server may give a turn to the worker again while it refuses a report that the worker sent before. The worker has the turn then, and
+// reports its end once more.
+func TestWorkReportsAnEndAgainWhenTheTurnWasGivenAgain(t *testing.T) {
+	turn := newWorkServer(t, "hi").turn
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan struct{})
+	c := script(t, func(_ context.Context, conn *websocket.Conn, _ workFrame) {
+		write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
+		f := hear(t, ctx, conn)
+		again := turn
+		again.Attempt++
+		write(ctx, conn, workFrame{Op: "turn", Turn: &again})
+		write(ctx, conn, workFrame{Op: "error", ID: f.ID, Error: json.RawMessage(`{"code":"conflict","message":"the turn is not yours"}`)})
+		if f = hear(t, ctx, conn); f.Op != "done" {
+			t.Errorf("received %q", f.Op)
+		}
+		write(ctx, conn, workFrame{Op: "ok", ID: f.ID, TurnID: turn.Turn})
+		close(done)
+		conn.Read(ctx)
+	})
+	go func() {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	err := c.Work(ctx, "a", WorkOptions{}, agent.Func(func(context.Context, *agent.Turn) error { return nil }))
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
+
+// A piece of text has no id, so its refusal has none either. It does not end the worker when the connection breaks after it.
+func TestWorkGoesOnAfterARefusedPiece(t *testing.T) {
+	turn := newWorkServer(t, "hi").turn
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := script(t,
+		func(ctx context.Context, conn *websocket.Conn, _ workFrame) {
+			write(ctx, conn, workFrame{Op: "turn", Turn: &turn})
+			hear(t, ctx, conn) // the piece
+			write(ctx, conn, workFrame{Op: "error", Error: json.RawMessage(`{"code":"conflict","message":"the turn is not yours"}`)})
+		},
+		func(context.Context, *websocket.Conn, workFrame) { cancel() })
+	err := c.Work(ctx, "a", WorkOptions{}, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		_ = t.Stream(true).Write(ctx, "some words")
+		<-ctx.Done()
+		return ctx.Err()
+	}))
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}

@@ -23,6 +23,7 @@ type workTurn struct {
 	assignment chat.Assignment // as it was given first
 
 	assigned bool        // the server gave the turn to the worker's connection; guarded by worker.mu
+	given    int         // how often it gave the turn again; guarded by worker.mu
 	lost     *time.Timer // runs while the turn is not assigned; guarded by worker.mu
 
 	mu      sync.Mutex
