@@ -476,3 +476,38 @@ func TestAnErrorFromElsewhereFailsTheTurn(t *testing.T) {
 		}
 	}
 }
+
+// secondAttempt begins an attempt of a turn just before the runner does.
+type secondAttempt struct {
+	*session.Sessions
+	begun atomic.Bool
+}
+
+func (s *secondAttempt) ResumeTurn(ctx context.Context, ref chat.TurnRef, reason string, crash bool) (chat.TurnRef, bool, error) {
+	if s.begun.CompareAndSwap(false, true) {
+		if _, _, err := s.Sessions.ResumeTurn(ctx, ref, "an earlier run", false); err != nil {
+			return chat.TurnRef{}, false, err
+		}
+	}
+	return s.Sessions.ResumeTurn(ctx, ref, reason, crash)
+}
+
+// An earlier run of a turn that ends just now, because its session was moved away and back, begins an attempt while the turn is being resumed.
+// The turn is resumed all the same.
+func TestTurnIsResumedAfterAnAttemptOfAnEarlierRun(t *testing.T) {
+	p := newServer(t, agent.Func(func(ctx context.Context, t *agent.Turn) error {
+		if t.Ref().Attempt == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return t.Say(ctx, "done")
+	}))
+	p.startTurn()
+	p.awaitType("turn.started")
+	p.kill()
+	p.start(0)
+	p.runner.Attach(&secondAttempt{Sessions: p.Sessions})
+	p.run()
+	p.awaitEnd(chat.Done)
+	p.wantLog("user hi", "turn.started", "says done", "ended done")
+}

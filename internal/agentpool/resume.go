@@ -134,7 +134,7 @@ func (r *Runner) resumeAll(ctx context.Context, list []resumption) (waiting []re
 		switch {
 		case err == nil || ctx.Err() != nil:
 		case chat.ReasonOf(err) == chat.OwnerChanged: // the next owner resumes them
-		case chat.CodeOf(err) == chat.Unavailable:
+		case chat.CodeOf(err) == chat.Unavailable, chat.ReasonOf(err) == chat.AttemptOver:
 			r.opt.Logger.WarnContext(ctx, "turns cannot be resumed yet; trying again", "session", id, "err", err)
 			waiting = append(waiting, s)
 		default:
@@ -159,7 +159,10 @@ func (r *Runner) resume(ctx context.Context, u *run, why string) error {
 	if r.runs[u.line] == u {
 		delete(r.runs, u.line)
 	}
-	if chat.CodeOf(err) == chat.Conflict || chat.CodeOf(err) == chat.Gone {
+	switch {
+	case chat.ReasonOf(err) == chat.AttemptOver:
+		return err // an earlier run of the turn, which ends now, has begun another attempt since the turn was read
+	case chat.CodeOf(err) == chat.Conflict || chat.CodeOf(err) == chat.Gone:
 		return nil // it ended meanwhile
 	}
 	return err
