@@ -111,9 +111,19 @@ type pollBatch struct {
 	poller *poller
 	stacks *StackPool
 	events [128]syscall.EpollEvent
-	ready  []*Conn
+	ready  []arrived
 	later  []func()
 }
+
+// arrived is a connection with an event.
+type arrived struct {
+	conn *Conn
+	end  bool // the peer has closed it, or it is broken: no other event will follow
+}
+
+// atEnd are the events of which the end of a connection has one. It comes together with the
+// last bytes if these were not read before.
+const atEnd = syscall.EPOLLRDHUP | syscall.EPOLLHUP | syscall.EPOLLERR
 
 // run handles what has arrived. It returns false: Go's poller calls it again when there is more.
 func (b *pollBatch) run(epoll uintptr) bool {
@@ -122,12 +132,12 @@ func (b *pollBatch) run(epoll uintptr) bool {
 		b.poller.mu.Lock()
 		for i := range n {
 			if c := b.poller.conns[b.events[i].Fd]; c != nil {
-				b.ready = append(b.ready, c)
+				b.ready = append(b.ready, arrived{c, b.events[i].Events&atEnd != 0})
 			}
 		}
 		b.poller.mu.Unlock()
-		for _, c := range b.ready {
-			if c.claim() && !(c.try(&b.later) && c.park()) {
+		for _, a := range b.ready {
+			if c := a.conn; c.claim() && !(c.try(&b.later) && !a.end && c.park()) {
 				b.stacks.Go(c.serve)
 			}
 		}

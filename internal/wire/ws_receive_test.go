@@ -524,3 +524,51 @@ func TestReceiverThatStays(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 }
+
+// A client may end the connection right behind its last message. Both arrive together if the
+// goroutine that reads is busy, and the end makes no event of its own.
+func TestTheEndIsNoticedBehindTheLastMessage(t *testing.T) {
+	block, blocked, last := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	srv, _, ended := receiverServer(t, false, WSOptions{}, func(c *Conn) *receiver {
+		r := echoes(c, true)
+		try := r.try
+		r.try = func(ctx context.Context, msg []byte) (func(), bool) {
+			switch string(msg) {
+			case "block":
+				close(blocked)
+				<-block
+			case "last":
+				close(last)
+			}
+			return try(ctx, msg)
+		}
+		return r
+	})
+	busy, leaves := dial(t, srv), raw(t, srv)
+	for range 2 { // so that the poller waits for both
+		if err := busy.Write(t.Context(), websocket.MessageText, []byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		expectText(t, busy, "hello")
+	}
+	if err := busy.Write(t.Context(), websocket.MessageText, []byte("block")); err != nil {
+		t.Fatal(err)
+	}
+	<-blocked
+	if _, err := leaves.Write(frame(0x81, true, []byte("last"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := leaves.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	close(block)
+	<-last
+	select {
+	case err := <-ended:
+		if !errors.Is(err, ErrPeerGone) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the end of the connection was not noticed")
+	}
+}
