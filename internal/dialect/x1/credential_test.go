@@ -1,6 +1,7 @@
 package x1
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -134,6 +135,42 @@ func TestACredentialNamesTheSignInOfItsBrowser(t *testing.T) {
 	h, err := w.dialect.keys.check(cred.User, cred.Password)
 	if c := h.caller(); err != nil || c.SignIn != alice.SignIn || c.Credential != alice.Credential {
 		t.Errorf("%+v %v", c, err)
+	}
+}
+
+// A client that logged in with a token that was made with a cookie is disconnected when the browser is signed out.
+func TestALoginEndsWithTheSignInOfItsBrowser(t *testing.T) {
+	var out atomic.Bool
+	w := newServer(t, options{secured: true, change: func(o *Options) {
+		token := o.Token
+		o.Token = func(ctx context.Context, secret string) (chat.Caller, error) {
+			if secret != "issued" {
+				return token(ctx, secret)
+			}
+			return chat.Caller{Actor: chat.Actor{Kind: chat.User, ID: "root"}, Scopes: []chat.Scope{chat.ScopeAdmin}, AllWorkspaces: true, Credential: "key.1", SignIn: "b1"}, nil
+		}
+		o.Check = func(c chat.Caller) error {
+			if c.SignIn == "b1" && out.Load() {
+				return errors.New("signed out")
+			}
+			return nil
+		}
+	}})
+	for _, user := range []string{"", "a#b", sidecarUser} {
+		out.Store(false)
+		closed := make(chan struct{})
+		c, err := nats.Connect(w.url, nats.UserInfo(user, "issued"), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		out.Store(true)
+		w.dialect.Revoked()
+		select {
+		case <-closed:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%q is still connected", user)
+		}
 	}
 }
 

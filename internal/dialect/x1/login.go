@@ -105,13 +105,14 @@ func (d *Dialect) disconnectFormerMembers(ctx context.Context, e *chat.Event) {
 	}
 }
 
-// loginName is the name of a client that logged in with a token. It contains the
-// credential, so that Revoked finds the client.
+// loginName is the name of a client that logged in with a token. It ends with the
+// credential and the sign-in of the browser that the token was made for, if there is one,
+// so that Revoked finds the client.
 func loginName(name string, c chat.Caller) string {
 	if c.Credential == "" {
 		return name
 	}
-	return name + "#" + c.Credential
+	return name + "#" + c.Credential + "#" + c.SignIn
 }
 
 func isSidecar(name string) bool {
@@ -128,8 +129,8 @@ func (d *Dialect) Revoked() {
 				return true
 			}
 			c = h.caller()
-		} else if at := strings.LastIndexByte(user, '#'); at >= 0 {
-			c.Credential = user[at+1:]
+		} else if parts := strings.Split(user, "#"); len(parts) > 2 { // see loginName
+			c.Credential, c.SignIn = parts[len(parts)-2], parts[len(parts)-1]
 		}
 		return d.opt.Check(c) != nil
 	})
