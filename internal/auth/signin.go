@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,10 +17,11 @@ import (
 )
 
 const (
-	linkTTL    = 10 * time.Minute
-	maxSignIns = 10_000
-	maxLinks   = 100
-	signInCost = 100 // requests that a sign-in counts as: it is kept for hours
+	linkTTL      = 10 * time.Minute
+	maxSignIns   = 10_000
+	maxLinks     = 100
+	removedShare = 64  // of how many entries of an actor makeRoom removes one more
+	signInCost   = 100 // requests that a sign-in counts as: it is kept for hours
 )
 
 // signIns keeps signed-in browsers and one-time codes in memory: keys are random, are
@@ -62,7 +64,8 @@ func (s *signIns) put(m map[[sha256.Size]byte]signIn, most int, c chat.Caller, u
 }
 
 // makeRoom makes room for one entry in a full map. It removes what has ended; if nothing has, it removes what ends first of
-// the actor with most entries, so that no actor can sign out others. The caller holds the lock of the map.
+// the actor with most entries, so that no actor can sign out others. Of an actor with many entries it removes several, because
+// looking at all entries takes milliseconds and must not be needed for each request. The caller holds the lock of the map.
 func makeRoom[K comparable](m map[K]signIn, most int, now time.Time) {
 	if len(m) < most {
 		return
@@ -82,14 +85,16 @@ func makeRoom[K comparable](m map[K]signIn, most int, now time.Time) {
 	if len(m) < most {
 		return
 	}
-	var first K
-	var at time.Time
+	var keys []K
 	for k, g := range m {
-		if g.caller.In()+" "+g.caller.Actor.Key() == busiest && (at.IsZero() || g.until.Before(at)) {
-			first, at = k, g.until
+		if g.caller.In()+" "+g.caller.Actor.Key() == busiest {
+			keys = append(keys, k)
 		}
 	}
-	remove(m, first)
+	slices.SortFunc(keys, func(a, b K) int { return m[a].until.Compare(m[b].until) })
+	for _, k := range keys[:1+len(keys)/removedShare] {
+		remove(m, k)
+	}
 }
 
 // remove ends a signIn and the connections that were opened with it. The caller holds the map's lock.
