@@ -11,9 +11,13 @@ import (
 
 var appendFrameHead = []byte(`{"op":"append"`)
 
-// TryReceive handles an append of one of the caller's own sessions that is in memory.
+// maxAtOnce is the size of the largest frame that TryReceive handles. A larger one can have a hundred drafts: clients that send
+// many of these would delay all others.
+const maxAtOnce = 1 << 10
+
+// TryReceive handles a small append of one of the caller's own sessions that is in memory.
 func (s *socket) TryReceive(ctx context.Context, msg []byte) (later func(), ok bool) {
-	if !bytes.HasPrefix(msg, appendFrameHead) || len(s.slots) == cap(s.slots) || wire.Ended(ctx) != nil {
+	if len(msg) > maxAtOnce || !bytes.HasPrefix(msg, appendFrameHead) || len(s.slots) == cap(s.slots) || wire.Ended(ctx) != nil {
 		return nil, false
 	}
 	f, err := parseFrame(msg)
