@@ -162,6 +162,7 @@ func (s *socket) run(ctx context.Context, conn *wire.Conn) (err error) {
 	defer func() {
 		s.cancel(nil)
 		s.group.Wait()
+		s.dropFrames()
 		s.authWait.End()
 		if s.releaseBind != nil {
 			s.releaseBind()
@@ -215,14 +216,37 @@ func (s *socket) handleFrames(ctx context.Context) {
 		cancel(context.Cause(ctx))
 	})()
 	for f := range s.frames {
-		if handling.Err() == nil {
-			s.handle(handling, f)
-		}
+		s.handleOne(handling, f)
+	}
+}
+
+func (s *socket) handleOne(ctx context.Context, f *received) {
+	defer func() {
 		if f.release != nil {
 			f.release()
 		}
 		for range f.weight {
 			<-s.unhandled
+		}
+	}()
+	if ctx.Err() == nil {
+		s.handle(ctx, f)
+	}
+}
+
+// dropFrames gives back the memory of the frames that are not handled because of a panic. Nothing is read any more.
+func (s *socket) dropFrames() {
+	for {
+		select {
+		case f := <-s.frames:
+			if f == nil { // closed
+				return
+			}
+			if f.release != nil {
+				f.release()
+			}
+		default:
+			return
 		}
 	}
 }
