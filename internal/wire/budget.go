@@ -13,7 +13,7 @@ var ErrBusy = errors.New("too many bytes of this client are in memory")
 const (
 	uncounted  = 64 << 10         // bytes of a request, message or answer that a budget does not count
 	budgetWait = 10 * time.Second // how long a request waits for others of its client
-	noLimit    = -1               // a wait that ends only with its context
+	lookAgain  = 2 * time.Second  // how often a WebSocket that waits looks whether its client has disconnected
 )
 
 // Budget bounds the bytes of requests, WebSocket messages and answers that are in memory for one client: bodies and messages that
@@ -171,7 +171,7 @@ func (c *Conn) count(bytes int64, whole bool) error {
 		if !whole {
 			n = int64(c.max)
 		}
-		if err := ch.budget.take(c.ctx, ch.client, 0, n, noLimit); err != nil {
+		if err := c.awaitRoom(ch, n); err != nil {
 			return err
 		}
 		c.counted = n
@@ -181,6 +181,21 @@ func (c *Conn) count(bytes int64, whole bool) error {
 		c.counted = bytes
 	}
 	return nil
+}
+
+// awaitRoom takes bytes of the client's budget. Nothing is read meanwhile, so that only a write can notice that the client has
+// disconnected: else it could disconnect and leave many such connections here.
+func (c *Conn) awaitRoom(ch *charge, n int64) error {
+	for {
+		err := ch.budget.take(c.ctx, ch.client, 0, n, lookAgain)
+		if !errors.Is(err, ErrBusy) {
+			return err
+		}
+		_ = c.Ping(c.ctx, nil) // the first one after the client has disconnected may still succeed
+		if c.poll.failed.Load() {
+			return ErrPeerGone
+		}
+	}
 }
 
 // Hold lets the last message count until release is called, for a reader that keeps parts of it. Otherwise it counts until the

@@ -237,3 +237,44 @@ func TestFragmentsDoNotWaitForEachOther(t *testing.T) {
 		t.Errorf("%d bytes are left", n)
 	}
 }
+
+// A connection that waits for room ends when its client has disconnected, although the others give nothing back.
+func TestAClientThatWaitsForRoomDisconnects(t *testing.T) {
+	b := NewBudget(4 * uncounted)
+	if err := b.take(t.Context(), "ann", 0, 4*uncounted, 0); err != nil {
+		t.Fatal(err)
+	}
+	conns, ended := &Conns{}, make(chan error, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, done := b.Charge(r.Context(), "ann")
+		defer done()
+		err := ServeMessages(w, r.WithContext(ctx), WSOptions{}, conns, func(context.Context, *Conn) Receiver {
+			return &receiver{receive: func(context.Context, []byte) { t.Error("there was room") }, ended: ended}
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}))
+	defer srv.Close()
+	c := raw(t, srv)
+	if _, err := c.Write(frame(0x81, true, make([]byte, 2*uncounted))[:100]); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond)
+	c.Close()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, ErrPeerGone) {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the connection still waits")
+	}
+	if err := conns.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.give("ann", 4*uncounted)
+	if len(b.shares) > 0 {
+		t.Error("something is counted")
+	}
+}
