@@ -27,7 +27,7 @@ type inbound struct {
 	conn     *nats.Conn // nil until open, and after close
 	subs     []*nats.Subscription
 	ending   <-chan struct{} // closed when retry gives up
-	queues   map[queue][]*incoming
+	queues   map[queue]waiting
 	messages int // received and not handled
 	bytes    int
 	handled  sync.Cond // a message was handled
@@ -44,6 +44,12 @@ type queue struct {
 	kind Kind // Events for all that is written to the session
 }
 
+// waiting are the messages of a queue.
+type waiting struct {
+	all   []*incoming
+	bytes int // also of the one that is being handled
+}
+
 // incoming is a received message.
 type incoming struct {
 	msg   *nats.Msg
@@ -56,13 +62,14 @@ type incoming struct {
 const (
 	maxWaiting      = 64 << 10 // messages that wait here, and one more of each subscription
 	maxWaitingBytes = 256 << 20
+	guestShare      = 8  // of how many parts of the room that is left one queue of guests may have one
 	maxReads        = 32 // histories that are read at the same time: each takes some hundred KB
 	closeTime       = 5 * time.Second
 )
 
 func newInbound(d *Dialect) *inbound {
 	k := &inbound{
-		d: d, pool: wire.NewStackPool(), opened: make(chan struct{}), queues: map[queue][]*incoming{}, limit: maxWaiting, closeTime: closeTime,
+		d: d, pool: wire.NewStackPool(), opened: make(chan struct{}), queues: map[queue]waiting{}, limit: maxWaiting, closeTime: closeTime,
 		reads: make(chan struct{}, maxReads),
 	}
 	k.handled.L = &k.mu
@@ -133,8 +140,15 @@ func (k *inbound) close() {
 	}
 }
 
-// add puts a message into its queue. It returns when fewer wait than the limit, so that the next ones wait at NATS.
+// add puts a message into its queue. It returns when fewer wait than the limit, so that the next ones wait at NATS. A guest with
+// many messages for a session that stores them slowly would stop all others with that, so the last ones of these are refused.
 func (k *inbound) add(ctx context.Context, conn *nats.Conn, a *incoming) {
+	if !k.enqueue(ctx, conn, a) {
+		k.d.refuse(ctx, a, chat.Errorf(chat.SlowDown, "too many messages of this session wait; send it again in a moment"))
+	}
+}
+
+func (k *inbound) enqueue(ctx context.Context, conn *nats.Conn, a *incoming) (ok bool) {
 	q := queue{a.id, a.kind}
 	switch a.kind {
 	case Archive, Input, Delta:
@@ -143,10 +157,14 @@ func (k *inbound) add(ctx context.Context, conn *nats.Conn, a *incoming) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.conn == nil {
-		return
+		return true
 	}
-	_, working := k.queues[q]
-	k.queues[q] = append(k.queues[q], a)
+	w, working := k.queues[q]
+	if a.guest && (len(w.all) > (k.limit-k.messages)/guestShare || w.bytes > (maxWaitingBytes-k.bytes)/guestShare) {
+		return false
+	}
+	w.all, w.bytes = append(w.all, a), w.bytes+len(a.msg.Data)
+	k.queues[q] = w
 	k.messages++
 	k.bytes += len(a.msg.Data)
 	if !working {
@@ -155,19 +173,25 @@ func (k *inbound) add(ctx context.Context, conn *nats.Conn, a *incoming) {
 	for k.messages > k.limit || k.bytes > maxWaitingBytes {
 		k.handled.Wait()
 	}
+	return true
 }
 
 // work handles the messages of a queue until it is empty.
 func (k *inbound) work(ctx context.Context, conn *nats.Conn, q queue) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for len(k.queues[q]) > 0 {
-		a := k.queues[q][0]
-		k.queues[q][0] = nil // its memory
-		k.queues[q] = k.queues[q][1:]
+	for len(k.queues[q].all) > 0 {
+		w := k.queues[q]
+		a := w.all[0]
+		w.all[0] = nil // its memory
+		w.all = w.all[1:]
+		k.queues[q] = w
 		k.mu.Unlock()
 		k.handle(ctx, conn, a)
 		k.mu.Lock()
+		w = k.queues[q]
+		w.bytes -= len(a.msg.Data)
+		k.queues[q] = w
 		k.messages--
 		k.bytes -= len(a.msg.Data)
 		k.handled.Broadcast()

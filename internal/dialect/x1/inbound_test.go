@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/parley-hq/parley/chat"
 )
 
@@ -114,6 +116,42 @@ func TestMessagesBeyondTheLimitWaitAtNATS(t *testing.T) {
 	if got := c.messages(numbered(0)); !slices.Equal(got, want) {
 		t.Errorf("the session has %q", got)
 	}
+}
+
+// A guest whose session stores nothing for some time does not hold up the messages of others.
+func TestGuestsDoNotUseUpTheRoomForMessages(t *testing.T) {
+	const messages, limit = 1000, 200
+	o := &ownerless{}
+	o.owned, o.own = context.WithCancel(context.Background())
+	w := newServer(t, options{secured: true, notStarted: true, change: func(opt *Options) { o.sessions, opt.Sessions = opt.Sessions, o }})
+	t.Cleanup(o.own)
+	w.dialect.inbound.limit = limit
+	w.begin(numbered(0))
+	w.begin("owned")
+	w.start()
+	mallory, alice := w.with(w.credential(numbered(0), tokenOf("alice"), Participant)), w.with(w.credential("owned", tokenOf("alice"), Participant))
+	for n := range messages {
+		mallory.tell(numbered(0), Input, message(fmt.Sprint("message ", n)))
+	}
+	mallory.flush()
+	w.until("the first message waits", func() bool { return o.waiting.Load() == 1 })
+	for n := range 3 {
+		m := &nats.Msg{Subject: Subject("owned", Input), Data: encoded("owned", message(fmt.Sprint("hello ", n)))}
+		if _, err := alice.RequestMsg(m, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r := mallory.ask(numbered(0), Input, message("one more")); r.Error == nil || !strings.Contains(r.Error.Description, "too many messages") {
+		t.Errorf("%+v", r)
+	}
+	o.own()
+	w.until("the others are stored", func() bool {
+		k := w.dialect.inbound
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		return k.messages == 0 && k.bytes == 0
+	})
+	mallory.say(numbered(0), Input, message("again"))
 }
 
 // The server ends although messages wait for an owner. They are refused, one after the other.
