@@ -66,6 +66,22 @@ class EndTest(unittest.IsolatedAsyncioTestCase):
         await self.work(refuse)
         self.assertEqual(sent, ["done"] * 10)
 
+    async def test_turn_that_is_given_again_while_its_report_is_refused_is_reported_again(self) -> None:
+        reports: list[str] = []
+
+        async def refuse(conn: ServerConnection, _: dict[str, Any]) -> None:
+            await conn.send(json.dumps(TURN))
+            frame = json.loads(await conn.recv())
+            await conn.send(json.dumps(TURN))
+            await conn.send(json.dumps({"op": "error", "id": frame["id"], "error": {"code": "conflict", "message": "the turn is not yours"}}))
+            frame = json.loads(await conn.recv())
+            reports.append(frame["op"])
+            await conn.send(json.dumps({"op": "ok", "id": frame["id"]}))
+            await conn.close(4401, "sign in again")
+
+        await self.work(refuse)
+        self.assertEqual(reports, ["done"])
+
     async def test_turn_is_released_when_the_reply_to_done_is_lost(self) -> None:
         async def cut(conn: ServerConnection, _: dict[str, Any]) -> None:
             await conn.send(json.dumps(TURN))

@@ -69,6 +69,8 @@ interface Held {
   turn: WorkTurn;
   /** The server has assigned the turn on the current connection. */
   assigned: boolean;
+  /** How often the server gave the turn again. */
+  given: number;
   lost?: ReturnType<typeof setTimeout>;
   done: Promise<void>;
 }
@@ -166,13 +168,14 @@ class Worker implements TurnTransport {
     if (held && !(held.turn.signal.reason instanceof TurnLost)) {
       held.turn.load(a);
       held.assigned = true;
+      held.given++;
       clearTimeout(held.lost);
       this.#notify();
     } else if (!this.#o.signal?.aborted) {
       const turn = new WorkTurn(this, a);
       const leave = () => turn.end(this.#o.signal?.reason as Error);
       this.#o.signal?.addEventListener("abort", leave);
-      const fresh: Held = { turn, assigned: true, done: Promise.resolve() };
+      const fresh: Held = { turn, assigned: true, given: 0, done: Promise.resolve() };
       this.#turns.set(a.turn_id, fresh);
       fresh.done = this.#run(turn).finally(() => {
         this.#o.signal?.removeEventListener("abort", leave);
@@ -195,7 +198,17 @@ class Worker implements TurnTransport {
     if (cause instanceof TurnLost || (turn.signal.aborted && !(cause instanceof TurnStopped) && error)) return;
     const fail = error !== undefined && !(cause instanceof TurnStopped);
     const text = error instanceof Error ? error.message : String(error);
-    await this.call(turn, () => (fail ? { op: "fail", error: text || "the agent gave no reason" } : { op: "done" }), true).catch(() => {});
+    await this.#report(turn, fail ? { op: "fail", error: text || "the agent gave no reason" } : { op: "done" });
+  }
+
+  /** Reports the end of a turn, again if the server gave the turn to the worker again while it refused the report. */
+  async #report(turn: WorkTurn, end: object): Promise<void> {
+    for (;;) {
+      const held = this.#turns.get(turn.id);
+      const given = held?.given;
+      await this.call(turn, () => end, true).catch(() => {});
+      if (held?.given === given) return;
+    }
   }
 
   /** Sends a frame for a turn until it gets a reply, also after a reconnect and while the server cannot store anything. */

@@ -68,6 +68,19 @@ test("the end of a turn is reported again, with pauses, while the server cannot 
   expect(sent[9]! - sent[0]!).toBeGreaterThan(20);
 });
 
+test("a turn that is given again while the report of its end is refused is reported again", async () => {
+  const stop = new AbortController();
+  let reports = 0;
+  const { client } = fakeServer((f) => {
+    if (f["op"] !== "done") return [turn];
+    if (++reports === 1) return [turn, { op: "error", id: f["id"], error: { code: "conflict", message: "the turn is not yours" } }];
+    stop.abort(new Error("the worker leaves"));
+    return [{ op: "ok", id: f["id"] }];
+  });
+  await work(client, "a", () => Promise.resolve(), { signal: stop.signal, backoff, idleTimeout: 1000 });
+  expect(reports).toBe(2);
+});
+
 test("a turn that is given again just after its grace period has ended is answered from the start", async () => {
   const stop = new AbortController();
   let answers = 0;

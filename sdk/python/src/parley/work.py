@@ -59,6 +59,7 @@ class _Held:
     turn: Turn
     task: asyncio.Task[None] | None = None
     assigned: bool = True  # the server has assigned the turn on the current connection
+    given: int = 0  # how often the server gave the turn again
     timer: asyncio.TimerHandle | None = None  # the grace period; runs while the turn is not assigned
     lost: bool = False
     ended: bool = False  # the server has reported its end
@@ -182,6 +183,7 @@ class _Worker:
         if held and not held.lost:
             held.turn._load(a)
             held.assigned = True
+            held.given += 1
             if held.timer:
                 held.timer.cancel()
                 held.timer = None
@@ -210,7 +212,7 @@ class _Worker:
                 end = {"op": "fail", "error": str(err) or type(err).__name__}
         # Shielded: a stop that arrives now must not prevent the report of the end.
         held.reporting = True
-        last = asyncio.ensure_future(self._report(turn, end))
+        last = asyncio.ensure_future(self._report(held, end))
         try:
             await within(2 if turn.stopped else None, asyncio.shield(last))
         except (ParleyError, asyncio.TimeoutError) as err:
@@ -223,14 +225,16 @@ class _Worker:
             last.cancel()
             self._remove(held)
 
-    async def _report(self, turn: Turn, end: dict[str, Any]) -> None:
-        """Reports the end of a turn. The server keeps the turn for this worker until it knows the end."""
+    async def _report(self, held: _Held, end: dict[str, Any]) -> None:
+        """Reports the end of a turn. The server keeps the turn for this worker until it knows the end; it may also give the turn
+        to the worker again while it refuses the report."""
         while True:
+            given = held.given
             try:
-                await self.call(turn, lambda: end)
+                await self.call(held.turn, lambda: end)
                 return
             except ParleyError as err:
-                if not err.retryable:
+                if held.lost or not err.retryable and held.given == given:
                     raise
                 _log.warning("worker %s: the end of a turn cannot be reported, trying again: %s", self._name, err)
 
