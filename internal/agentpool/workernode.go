@@ -55,8 +55,10 @@ func (p *Pool) take(m *turnMessage) (answer string) {
 			r.turns[turn] = t
 			r.removeClaim(turn)
 		}
-		t.ref, t.owner, t.epoch = m.Turn, m.Owner, m.Epoch
-		p.touch(r)
+		if t.epoch <= m.Epoch { // else a former owner has sent it
+			t.ref, t.owner, t.epoch = m.Turn, m.Owner, m.Epoch
+			p.touch(r)
+		}
 	case "ended":
 		if t != nil || slices.Contains(r.claims, turn) {
 			delete(r.turns, turn)
