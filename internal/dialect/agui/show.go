@@ -8,6 +8,7 @@ import (
 
 	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/aguiwire"
+	"github.com/parley-hq/parley/internal/dialect/agui/tanstack"
 	"github.com/parley-hq/parley/internal/json"
 	"github.com/parley-hq/parley/internal/jsonpatch"
 	"github.com/parley-hq/parley/internal/pages"
@@ -164,6 +165,9 @@ func (x *encoder) result(e *chat.Event, id, text string, meta map[string]any) {
 		return
 	}
 	c.answered = true
+	if meta != nil && x.variant.tanstack {
+		meta["tanstack"] = tanstack.Failed
+	}
 	x.emit(event{Type: "TOOL_CALL_RESULT", MessageID: string(e.ID) + "-" + id, CallID: id, Content: quote(text), Role: "tool", Subagent: x.open(c.line), Metadata: meta})
 }
 

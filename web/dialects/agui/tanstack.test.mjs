@@ -116,6 +116,20 @@ test("reload() gives another answer", async () => {
   assert.equal(sessions.filter((s) => s.forked_of === "again").length, 1);
 });
 
+test("a reloaded page shows files, and tools with what they gave", async () => {
+  const threadId = uuid();
+  const first = open({ threadId });
+  await first.client.sendMessage({ content: [{ type: "image", source: { type: "url", value: "https://example.com/a.png", mimeType: "image/png" } }] });
+  for (const say of ['/tool search {"q":1}', "/tool search", "/toolfail fetch"]) await first.client.sendMessage(say);
+  const second = open({ threadId, persistence: true });
+  second.client.attach?.();
+  await until(() => second.client.getMessages().length === 8, "the thread");
+  const shown = (client) => client.getMessages().map((m) => m.parts);
+  assert.deepEqual(shown(second.client), shown(first.client));
+  const tools = shown(second.client).flat().filter((p) => p.type === "tool-call");
+  assert.deepEqual(tools.map((p) => p.state), ["complete", "complete", "error"]);
+});
+
 test("older messages are loaded in pages", async () => {
   const threadId = uuid();
   const first = open({ threadId });
