@@ -154,6 +154,17 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
     await proxy.stop();
   });
 
+  test(`${version}: a page that asks again shows thinking once`, async () => {
+    const { agent, say } = open(HttpAgent);
+    await say("/think about it");
+    const whole = agent.messages.map((m) => [m.role, m.content]);
+    await say("");
+    assert.deepEqual(agent.messages.map((m) => [m.role, m.content]), whole);
+    agent.setMessages([agent.messages[0], { ...agent.messages[1], content: "abo" }]); // its connection was lost while the agent thought
+    await say("");
+    assert.deepEqual(agent.messages.map((m) => [m.role, m.content]), whole);
+  });
+
   test(`${version}: an answer that is sent again after its connection broke`, async () => {
     let cut, broken;
     const proxy = await startProxy(server.url, () => cut);
