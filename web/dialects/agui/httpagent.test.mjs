@@ -243,6 +243,7 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
   test(`${version}: the whole thread with a ten-line subclass`, async () => {
     const { agent, say } = open(HttpAgent);
     await say("one");
+    await say("/think about it");
     await say("/tool look {}");
     class Page extends HttpAgent {
       connect(input) {
@@ -258,6 +259,10 @@ for (const [version, HttpAgent] of Object.entries(versions)) {
     const page = new Page({ url: `${server.url}/ag-ui/demo`, threadId: agent.threadId });
     await page.connectAgent();
     const view = (m) => [m.role, m.content, m.toolCalls?.length];
+    assert.deepEqual(page.messages.map(view), agent.messages.map(view));
+    await say("two");
+    page.setMessages([]);
+    await page.connectAgent(); // as after a lost connection
     assert.deepEqual(page.messages.map(view), agent.messages.map(view));
   });
 }
