@@ -1,4 +1,4 @@
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type Item, type ParleyError, type Part, type Prompt, type Session, type Settings } from "@parley-hq/client";
 import { Conversation, Icon, roleIn, titleOf, type ConversationHandle, type PanelName } from "@parley-hq/react";
 import { traceURL, useAbout } from "./about.js";
@@ -7,6 +7,7 @@ import { Branches, branchOf, isShown, pointsOf, type Point } from "./branches.js
 import { startersOf } from "./starters.js";
 import { useIcon } from "./favicon.js";
 import { Keys, useKey } from "./keys.js";
+import { Later } from "./later.js";
 import { follow, isOwner, SessionList } from "./list.js";
 import { languages, LocaleProvider, preferred, useLanguage, useLocale, type Locale } from "./locale.js";
 import { useMarks } from "./marks.js";
@@ -80,9 +81,9 @@ export function App() {
 function Printed({ session, locale, me }: { session: string; locale: Locale; me: Me }) {
   const client = useMemo(() => new ParleyClient(), []);
   return (
-    <Suspense>
+    <Later>
       <PrintView client={client} session={session} diagramURL="/diagram" messages={locale.texts} dir={locale.dir} {...(me.id ? { me: me.id } : {})} />
-    </Suspense>
+    </Later>
   );
 }
 
@@ -316,7 +317,18 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
         </footer>
       </div>
       {palette && (
-        <Suspense>
+        <Later
+          around={(failure) => (
+            <div className="co-bars">
+              <div className="co-bar">
+                {failure}
+                <button type="button" className="pl-mini" aria-label={words.close} onClick={() => setPalette(false)}>
+                  <Icon name="cross" size={14} />
+                </button>
+              </div>
+            </div>
+          )}
+        >
           <Palette
             client={client}
             sessions={sessions.list ?? []}
@@ -337,7 +349,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
               ...(me.open ? [] : [{ name: words.signOut, icon: "cross" as const, run: () => void signOut() }]),
             ]}
           />
-        </Suspense>
+        </Later>
       )}
       {menu && <button type="button" className="co-shade" aria-label={words.closeList} onClick={() => setMenu(false)} />}
       <main id="conversation" className="co-main" tabIndex={-1}>
@@ -354,9 +366,16 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
             </div>
           </div>
         ) : route.inbox ? (
-          <Suspense>
+          <Later
+            around={(failure) => (
+              <div className="co-page">
+                <header className="co-head">{narrow}</header>
+                <div className="pl-empty pl-openerror">{failure}</div>
+              </div>
+            )}
+          >
             <Inbox client={client} open={sessions.open} me={me.id} menu={narrow} go={visit} changed={refresh} />
-          </Suspense>
+          </Later>
         ) : (
         <Conversation
           ref={conversation}
@@ -405,10 +424,10 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
               </div>
             ),
             composerEnd: (
-              <Suspense>
+              <Later>
                 {(current || !route.session) && <Picks client={client} agents={agents} session={current} me={me.id} picked={picked} pick={pick} changed={refresh} />}
                 <Compose client={client} id={route.session} session={current} me={me.id} voice commands={(route.session ? agents.find((a) => a.name === current?.agent) : chosen)?.commands} />
-              </Suspense>
+              </Later>
             ),
             headerStart: narrow,
             headerEnd: (
@@ -417,7 +436,7 @@ function Console({ me, theme, setTheme, setLanguage, signIn }: { me: Me; theme: 
                 <button type="button" className="pl-iconbutton co-panelbutton" aria-label={words.panels} title={words.panels} aria-pressed={shownPanel !== null} onClick={() => (wide ? setPanel(shownPanel ? "none" : "auto") : setNarrowPanel(shownPanel ? null : "plan"))}>
                   <Icon name="panel" />
                 </button>
-                <Suspense>{current && <SessionMenu key={current.session_id} client={client} session={current} owner={isOwner(role)} changed={refresh} archive={away.archive} erase={away.erase} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Suspense>
+                <Later>{current && <SessionMenu key={current.session_id} client={client} session={current} owner={isOwner(role)} changed={refresh} archive={away.archive} erase={away.erase} developer={developer !== ""} toggleDeveloper={toggleDeveloper} />}</Later>
               </>
             ),
           }}

@@ -1,4 +1,4 @@
-import { lazy, Suspense, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { lazy, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { createRoot } from "react-dom/client";
 import { filePath, localOutbox, ParleyClient, type AgentInfo, type ParleyError, type Prompt, type Status } from "@parley-hq/client";
 import { Conversation, type ConversationHandle, type Mode } from "@parley-hq/react";
@@ -7,6 +7,7 @@ import "@parley-hq/react/styles.css";
 import "./console.css";
 import { about, useAbout } from "./about.js";
 import { startersOf } from "./starters.js";
+import { Later } from "./later.js";
 import { LocaleProvider, preferred, useLocale } from "./locale.js";
 
 const Compose = lazy(() => import("./compose.js").then((m) => ({ default: m.Compose })));
@@ -115,9 +116,9 @@ function Embedded() {
           dialects={offers.dialects}
           slots={{
             composerEnd: (
-              <Suspense>
+              <Later around={() => null}>
                 <Compose client={client} id={begun} me={undefined} commands={agent?.commands} />
-              </Suspense>
+              </Later>
             ),
           }}
           onStart={onStart}

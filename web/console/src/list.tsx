@@ -1,10 +1,11 @@
-import { lazy, memo, Suspense, useLayoutEffect, useRef, useState, type MouseEvent, type Ref, type RefObject } from "react";
+import { lazy, memo, useLayoutEffect, useRef, useState, type MouseEvent, type Ref, type RefObject } from "react";
 import { Virtualizer, type CustomItemComponentProps } from "virtua";
 import type { AgentInfo, Prompt, Session } from "@parley-hq/client";
 import { Icon, questionOf, roleIn } from "@parley-hq/react";
 import { between, filterKeys, type Filter, type FilterKey } from "./filter.js";
 import type { People } from "./filters.js";
 import { Glyph } from "./glyph.js";
+import { Later } from "./later.js";
 import { useLanguage, useWords } from "./locale.js";
 import type { Marks } from "./marks.js";
 import { inboxPath, pathOf } from "./route.js";
@@ -75,9 +76,9 @@ export const SessionList = memo(function SessionList(p: { sessions: Sessions; ma
           </button>
         </div>
         {form && (
-          <Suspense>
+          <Later>
             <FilterForm filter={p.filter} set={p.setFilter} agents={p.agents} people={p.people} />
-          </Suspense>
+          </Later>
         )}
         {set.length > 0 && (
           <ul className="co-chips" aria-label={words.filter}>

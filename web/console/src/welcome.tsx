@@ -1,5 +1,6 @@
-import { lazy, Suspense, useState } from "react";
+import { lazy, useState } from "react";
 import { Icon } from "@parley-hq/react";
+import { Later } from "./later.js";
 import { useWords } from "./locale.js";
 
 const Connect = lazy(() => import("./connect.js").then((m) => ({ default: m.Connect })));
@@ -17,9 +18,9 @@ export function Welcome() {
           <Icon name="chevron" /> {words.connect}
         </summary>
         {open && (
-          <Suspense>
+          <Later>
             <Connect />
-          </Suspense>
+          </Later>
         )}
       </details>
     </div>
