@@ -11,7 +11,8 @@ function session() {
   const order = () => [...t.order, ...t.open.map((it) => it.id)];
   const store = { getItem: (id: string) => t.item(id), getOrder: order, getState: () => t.state } as unknown as SessionStore;
   const rows = new Rows(store);
-  const shown = () => rows.make(order(), { workstream: undefined, filter: undefined, me: "u" }).map((r) => (r.kind === "item" ? t.item(r.id) : undefined));
+  const view = { workstream: undefined, filter: undefined, me: "u" };
+  const shown = () => rows.make(order(), view).map((r) => (r.kind === "item" ? t.item(r.id) : undefined));
   return {
     event(type: string, payload: object, turn_id?: string): number {
       t.apply({ session_id: "s", sequence: ++sequence, timestamp: "2026-01-01T00:00:00.000000Z", actor: { kind: "user", id: "u" }, type, payload, ...(turn_id ? { turn_id } : {}) } as unknown as Event);
@@ -32,9 +33,9 @@ function session() {
     kinds: (): string[] => shown().flatMap((it) => (it && it.kind !== "message" ? [it.kind] : [])),
     /** The paths of the files of the rows. */
     files: (): string[] => shown().flatMap((it) => (it?.kind === "file" ? [it.file.path] : [])),
-    /** The texts of the rows. */
-    texts(): string[] {
-      return rows.make(order(), { workstream: undefined, filter: undefined, me: "u" }).flatMap((r) => {
+    /** The texts of the rows; a reader looks at the first `kept` ones. */
+    texts(kept = 0): string[] {
+      return rows.make(order(), view, kept).flatMap((r) => {
         const it = r.kind === "tools" || r.kind === "activity" ? undefined : t.item(r.id);
         return it?.kind === "message" ? [it.message.text] : it?.kind === "text" ? [it.text.text] : [];
       });
@@ -56,6 +57,23 @@ test("a message that was queued stands where a turn took it", () => {
   s.event("turn.started", { turn_id: "t2", trigger: second }, "t2");
   s.event("agent.text", { text: "answer to B" }, "t2");
   expect(s.texts()).toEqual(["A", "answer to A", "B", "answer to B", "C"]);
+});
+
+test("an answer continues above the messages that wait for it, also while a reader looks at them", () => {
+  const s = session();
+  s.event("session.started", { agent: "demo" });
+  const first = s.event("user.message", { text: "A" });
+  s.event("turn.started", { turn_id: "t1", trigger: first }, "t1");
+  s.event("agent.text", { text: "answer to A" }, "t1");
+  const second = s.event("user.message", { text: "B" });
+  expect(s.texts()).toEqual(["A", "answer to A", "B"]);
+  s.event("agent.text", { text: "more of it" }, "t1");
+  expect(s.texts(4)).toEqual(["A", "answer to A", "more of it", "B"]);
+  s.event("agent.text", { text: "the end" }, "t1");
+  s.event("turn.completed", { turn_id: "t1", outcome: "done" }, "t1");
+  s.event("turn.started", { turn_id: "t2", trigger: second }, "t2");
+  s.event("agent.text", { text: "answer to B" }, "t2");
+  expect(s.texts(5)).toEqual(["A", "answer to A", "more of it", "the end", "B", "answer to B"]);
 });
 
 test("a turn that was resumed several times has one row for it, the last", () => {

@@ -37,6 +37,7 @@ export class Rows {
   #rows: readonly Row[] = [];
   #byKey = new Map<string, Row>();
   readonly #folded = new Map<string, boolean>();
+  #waiting: ReadonlySet<string> = new Set(); // the keys of the rows of messages that wait for their turn
   /** Called when a text is unfolded. */
   changed: (() => void) | undefined;
   /** The number of texts that were unfolded. */
@@ -86,7 +87,10 @@ export class Rows {
     return threads === "folded" && of !== "" && workstream === undefined && item.kind !== "prompt" && this.#store.getItem(`w-${of}`) !== undefined;
   }
 
-  /** Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. */
+  /**
+   * Makes the rows of items. The first `kept` rows stay where they are, because a reader looks at them. Only messages that wait
+   * at their end go down: the answer continues above them.
+   */
   make(order: readonly string[], view: ListView, kept = 0): readonly Row[] {
     const { workstream, filter, me, threads } = view;
     const many = this.#people(order, me) > 1;
@@ -100,7 +104,9 @@ export class Rows {
     let spoke = ""; // the author of the row before
     const next: Row[] = [];
     const byKey = new Map<string, Row>();
-    const still = new Set(this.#rows.slice(0, kept).map((r) => r.key));
+    const shown = this.#rows.slice(0, kept);
+    const still = new Set(shown.slice(0, shown.findLastIndex((r) => r.kind !== "activity" && !this.#waiting.has(r.key)) + 1).map((r) => r.key));
+    const waiting = new Set<string>();
     const add = (row: Row) => {
       const old = this.#byKey.get(row.key);
       if (old && same(old, row)) row = old;
@@ -143,7 +149,10 @@ export class Rows {
         continue;
       }
       flush();
-      if (item.kind === "message" && ("pending" in item || item.message.state === "queued")) activity();
+      if (item.kind === "message" && ("pending" in item || item.message.state === "queued")) {
+        activity();
+        waiting.add(keyOf(item));
+      }
       // The row of the turn shows its status while it runs.
       if (item.kind === "status" && turn && item.turn_id === turn.turn_id) continue;
       // A stop is one row, at the end of what it stopped; until then the row of the turn shows it.
@@ -171,6 +180,7 @@ export class Rows {
     flush();
     activity();
     this.#byKey = byKey;
+    this.#waiting = waiting;
     this.#rows = still.size > 0 ? keep(next, still, this.#rows) : next;
     return this.#rows;
   }
