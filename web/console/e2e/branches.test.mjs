@@ -32,6 +32,7 @@ describe("branches", () => {
       await message.hover();
       await message.getByRole("button", { name: "Edit" }).click();
       const field = page.getByRole("textbox", { name: "Edit" });
+      assert.equal(await field.evaluate((el) => el.selectionStart === el.value.length && el.matches(":focus")), true, "typing continues the text");
       await field.fill("another thing");
       assert.deepEqual(await feed(page).locator("article", { has: field }).getByRole("button").allInnerTexts(), ["Send", "Cancel"]);
       await axe(page, "editing");

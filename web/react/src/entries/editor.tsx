@@ -1,4 +1,4 @@
-import { useState, type FormEvent } from "react";
+import { useEffect, useRef, useState, type FormEvent } from "react";
 import type { Part } from "@parley-hq/client";
 import { useShared } from "../shared/context.js";
 import { useFault } from "../shared/hooks.js";
@@ -9,6 +9,8 @@ export function Editor({ seq, text, now, setNow, files, close }: { seq: number; 
   const { store, texts, branch } = useShared();
   const [busy, setBusy] = useState(false);
   const [fault, setFault] = useFault(store);
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => field.current?.setSelectionRange(text.length, text.length), [text]);
   const send = (e?: FormEvent) => {
     e?.preventDefault();
     if (!branch || busy || now.trim() === "") return;
@@ -22,6 +24,7 @@ export function Editor({ seq, text, now, setNow, files, close }: { seq: number; 
   return (
     <form className="pl-editor" onSubmit={send}>
       <textarea
+        ref={field}
         className="pl-field"
         dir="auto"
         autoFocus={now === text}
