@@ -59,6 +59,7 @@ export function Picks({ client, agents, session, me, picked, pick, changed }: Pr
       )}
       {known.length > 1 && now.agent !== "none" && (
         <Pick
+          name
           label={words.agent}
           value={now.agent}
           disabled={fixed}
@@ -67,7 +68,7 @@ export function Picks({ client, agents, session, me, picked, pick, changed }: Pr
         />
       )}
       {models.length > 1 && (
-        <Pick label={words.model} value={chosen} disabled={fixed} options={(models.includes(chosen) ? models : [chosen, ...models]).map((m) => [m, m])} set={(m) => change({ model: m === models[0] ? "" : m })} />
+        <Pick name label={words.model} value={chosen} disabled={fixed} options={(models.includes(chosen) ? models : [chosen, ...models]).map((m) => [m, m])} set={(m) => change({ model: m === models[0] ? "" : m })} />
       )}
       {info?.kind === "model" && <Pick label={words.effort} value={effort} disabled={fixed} options={["", "low", "medium", "high"].map((e) => [e, words.efforts[e] ?? e])} set={(e) => change({ effort: e })} />}
       {now.agent !== "none" && (
@@ -77,12 +78,12 @@ export function Picks({ client, agents, session, me, picked, pick, changed }: Pr
   );
 }
 
-function Pick({ label, value, options, disabled, set }: { label: string; value: string; options: [string, string][]; disabled: boolean; set: (v: string) => void }) {
+function Pick({ name, label, value, options, disabled, set }: { name?: boolean; label: string; value: string; options: [string, string][]; disabled: boolean; set: (v: string) => void }) {
   return (
-    <Select className="co-pick" aria-label={label} title={label} value={value} disabled={disabled} onChange={(e) => set(e.target.value)}>
-      {options.map(([v, name]) => (
+    <Select className={name ? "co-pick co-pick-name" : "co-pick"} aria-label={label} title={label} value={value} disabled={disabled} onChange={(e) => set(e.target.value)}>
+      {options.map(([v, text]) => (
         <option key={v} value={v}>
-          {name}
+          {text}
         </option>
       ))}
     </Select>
