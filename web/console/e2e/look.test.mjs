@@ -201,6 +201,20 @@ describe("look", () => {
       assert.ok((await page.getByRole("searchbox").boundingBox()).height >= 44);
     }, { context: phone }));
 
+  test("a phone: the items of a conversation's menu are as high as a finger, with their words in the middle", () =>
+    inSession(async (page) => {
+      await page.getByLabel("More about this conversation").tap();
+      const items = page.locator(".co-dots .co-pop > *");
+      await items.first().waitFor();
+      const uneven = await items.evaluateAll((all) => all.filter((el) => {
+        const [box, words] = [el.getBoundingClientRect(), document.createRange()];
+        words.selectNodeContents(el.firstChild);
+        const text = words.getBoundingClientRect();
+        return el.offsetHeight < 44 || Math.abs(text.top + text.height / 2 - box.top - box.height / 2) > 1;
+      }).map((el) => el.textContent));
+      assert.deepEqual(uneven, []);
+    }, { context: phone }));
+
   test("a phone: the rows of tools, plans and workstreams are as high as a finger, in the list and in the panel", () =>
     inSession(async (page, id) => {
       const high = async (rows, count) => {
