@@ -144,6 +144,28 @@ describe("inbox", () => {
       await until(page, async () => (await page.getByRole("textbox", { name: "Name the release" }).inputValue()) === "j", "the draft");
     }));
 
+  test("what a key chooses is in view with its buttons; Enter goes to the answer, and not to a hidden secret", () => {
+    const titles = Array.from({ length: 12 }, (_, i) => `in-v${i}`);
+    return withSessions(titles, async (page, go) => {
+      const params = { api_key: "c1f7e02b94", ...Object.fromEntries(Array.from({ length: 5 }, (_, i) => [`value_${i}`, "some text"])) };
+      for (const [i, id] of titles.entries()) await post(id, { type: "agent.approval_request", payload: { request_id: `v${i}`, text: `Run number ${i}?`, calls: [{ call_id: `c-v${i}`, tool: "deploy", params }] } });
+      await go();
+      await page.locator(".co-ask-chosen .pl-primary").waitFor();
+      for (let i = 1; i < 12; i++) {
+        await page.keyboard.press("j");
+        await chosen(page).getByText(`Run number ${i}?`).waitFor();
+        const approve = page.locator(".co-ask-chosen .pl-primary");
+        await approve.waitFor();
+        await until(page, async () => {
+          const [b, list] = await Promise.all([approve.boundingBox(), page.locator(".co-inbox-body").boundingBox()]);
+          return b && b.y + b.height <= list.y + list.height && b.y >= list.y;
+        }, `the buttons of number ${i} in view`);
+      }
+      await page.keyboard.press("Enter");
+      await until(page, () => page.getByRole("button", { name: "Approve once" }).evaluate((el) => el === document.activeElement), "the focus on the answer");
+    });
+  });
+
   test("a key that is held down approves one prompt", () =>
     withSessions(["in-8", "in-9"], async (page, go) => {
       await post("in-8", approval("a8", "deploy"));

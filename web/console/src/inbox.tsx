@@ -67,14 +67,16 @@ export function Inbox(p: { client: ParleyClient; open: SessionPrompts[] | undefi
   const rowOf = (key: string | undefined) => [...(box.current?.children ?? [])].find((el) => (el as HTMLElement).dataset.key === key);
   const choose = useCallback((key: string, form: boolean) => {
     setWanted(key);
-    // The form is loaded when it is first shown.
+    // The form is loaded when it is first shown; then the row has its height, and can be brought into view.
     let tries = 0;
     const focus = () => {
       const row = rowOf(key);
-      const field = row?.querySelector<HTMLElement>(".co-ask-body :is(input, textarea, select, button:not(.pl-mini)):not(:disabled)");
-      if (form && !field && tries++ < 40) return void setTimeout(focus, 50);
-      (form ? field : row?.querySelector<HTMLElement>(".co-ask-row"))?.focus();
-      row?.scrollIntoView({ block: "nearest" });
+      if (tries === 0 && !form) row?.querySelector<HTMLElement>(".co-ask-row")?.focus();
+      const body = row?.querySelector(".co-ask-body");
+      const field = body?.querySelector<HTMLElement>(":is(input, textarea, select, button:not(.pl-mini, .pl-link)):not(:disabled)");
+      if (!field && tries++ < 40 && (body || tries < 5)) return void setTimeout(focus, 50);
+      if (form) field?.focus();
+      if (body) row?.scrollIntoView({ block: "nearest" });
     };
     setTimeout(focus);
   }, []);
