@@ -1,5 +1,6 @@
 // Package demo is an agent without a model for first steps and for tests. Its answers are always the same. A message
-// that begins with a slash is a command; /help lists them. All other messages are answered "You said: …".
+// that begins with a slash is a command; /help lists them. The question what it can do gets an answer. All other messages
+// are answered "You said: …".
 //
 // A turn can be interrupted at any point: when Answer is called again for the same turn, it continues there.
 package demo
@@ -95,7 +96,16 @@ func (Agent) Answer(ctx context.Context, t *agent.Turn) error {
 	if strings.HasPrefix(text, "/") && !strings.Contains(name[1:], "/") && len(name) > 1 {
 		return say(ctx, t, fmt.Sprintf("I do not know the command %s. Type /help for those I know.", name))
 	}
+	if asksWhatItCanDo(text) {
+		return say(ctx, t, "I am a demo agent without a model: I show how people and agents work together here. Type `/tour` for a bit of everything, or `/help` for my commands. Everything else I only repeat.")
+	}
 	return say(ctx, t, "You said: "+text)
+}
+
+// asksWhatItCanDo reports whether a message is one of the first questions that people ask.
+func asksWhatItCanDo(text string) bool {
+	asked := strings.ToLower(strings.TrimRight(text, " ?!."))
+	return asked == "help" || strings.HasSuffix(asked, "what can you do") || strings.HasSuffix(asked, "who are you")
 }
 
 func help(ctx context.Context, t *agent.Turn, _ string) error {

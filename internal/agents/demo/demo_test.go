@@ -187,6 +187,7 @@ var commands = []struct {
 	want   []string
 }{
 	{"hello there", never, []string{"text You said: hello there", "done"}},
+	{"Hi, what can you do?", never, []string{"text I am a demo agent without a model: I show how people and agents work together here. Type `/tour` for a bit of everything, or `/help` for my commands. Everything else I only repeat.", "done"}},
 	{"/echo Grüße an alle, die dies lesen", never, []string{"text Grüße an alle, die dies lesen", "done"}},
 	{"/echo\ntwo\nlines", never, []string{"text two\nlines", "done"}},
 	{"/stream 5", never, []string{"text tok1 tok2 tok3 tok4 tok5", "done"}},
