@@ -57,9 +57,9 @@ export function Connect() {
   const { words } = useLanguage();
   const url = location.origin;
   const ways = [
-    [words.connectWays.worker, pythonWorker(url)],
     [words.connectWays.model, modelAgent],
     [words.connectWays.http, httpAgent],
+    [words.connectWays.worker, pythonWorker(url)],
     [words.connectWays.test, httpTest(url)],
   ] as const;
   return (
