@@ -25,3 +25,9 @@ test("every point of the list has a test with its number", () => {
   if (process.env.UPDATE) writeFileSync(page, made);
   else assert.equal(text, made, "the table in docs/web-acceptance.md is outdated: UPDATE=1 node --test e2e/index.test.mjs");
 });
+
+test("every test that the list names exists", () => {
+  const missing = [...readFileSync(page, "utf8").matchAll(/`(\w+\.test\.mjs)`: (.+?)(?=<br>| \|$)/gm)]
+    .filter(([, file, name]) => !readFileSync(join(here, file), "utf8").includes(name.replaceAll("\\|", "|")));
+  assert.deepEqual(missing.map(([, file, name]) => `${file}: ${name}`), []);
+});
