@@ -110,7 +110,7 @@ describe("files in a new conversation", () => {
     const h = await host(server.url, [join(root, "examples", "web-element"), join(root, "web", "react", "dist")]);
     const { page, context } = await openPage(browser);
     await page.goto(h.url);
-    await page.getByRole("button", { name: "/ask radio" }).waitFor();
+    await page.getByRole("button", { name: /^Ask me a question/ }).waitFor();
     await firstMessage(page, page);
     // The server refuses pictures to pages of other origins; the element fetches them.
     await page.locator("input[type=file]").setInputFiles([{ name: "dot.png", mimeType: "image/png", buffer: dot }]);

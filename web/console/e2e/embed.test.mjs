@@ -30,9 +30,14 @@ describe("the element", () => {
   test("[39] the element works under a strict policy and does not change the page", async () => {
     const h = await host(server.url, [join(root, "examples", "web-element"), join(root, "web", "react", "dist")]);
     await at(h.url, async (page) => {
-      await page.getByRole("button", { name: "/ask radio" }).click();
+      await page.evaluate(() => {
+        const rules = new CSSStyleSheet();
+        rules.replaceSync("button { background: hotpink !important }");
+        document.adoptedStyleSheets = [rules]; // a rule of the page does not reach into the element
+      });
+      await page.getByRole("button", { name: /^Ask me a question/ }).click();
       await page.getByRole("radio", { name: /SMS/ }).check();
-      await page.getByText("Status: waiting").first().waitFor();
+      await page.locator("#status", { hasText: "The agent waits for your answer" }).waitFor();
       await until(page, async () => /^\(1\)/.test(await page.title()), "the count in the title");
       await page.locator(".pl-prompt-open[data-armed]").waitFor();
       const send = page.getByRole("button", { name: "Send answer" });

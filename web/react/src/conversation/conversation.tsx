@@ -126,7 +126,7 @@ export const Conversation = forwardRef<ConversationHandle, ConversationProps>(fu
       ) : (
         <div className="pl-body">
           <div className="pl-main">
-            {!p.hideHeader && (p.slots?.header ?? <header className="pl-header"><h2>{p.title}</h2></header>)}
+            {!p.hideHeader && (p.slots?.header ?? ((p.title || id) && <header className="pl-header"><h2>{p.title}</h2></header>))}
             <div className="pl-entries">{id ? null : empty}</div>
             <div className="pl-below">{composerFor(false, false, false, p.agent ?? "", () => {})}</div>
           </div>
