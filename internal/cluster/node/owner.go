@@ -38,9 +38,15 @@ func (n *Node) ownerChanged(ctx context.Context, p *part) {
 	p.beginOwning(st.Copy.Epoch)
 	n.sessions.TookOver()
 	ids, err := n.working(ctx, p)
-	if err != nil {
-		n.log.Error("the sessions with work could not be found; their turns are resumed when the partition gets a new owner", "partition", p.number, "err", err)
-		return
+	for err != nil {
+		n.log.Error("the sessions with work could not be found, so their turns are not resumed yet; trying again", "partition", p.number, "err", err)
+		p.turnsMu.Unlock()
+		ended := sleep.For(ctx, time.Second)
+		p.turnsMu.Lock()
+		if ended != nil || p.turnsOf != st.Copy.Epoch {
+			return
+		}
+		ids, err = n.working(ctx, p)
 	}
 	if n.opt.TookOver != nil {
 		n.opt.TookOver(ids, st.Copy.Claim.Handover)
