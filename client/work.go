@@ -318,7 +318,7 @@ func (w *worker) finish(t *workTurn, err error) {
 		text, _ := json.Marshal(agent.ErrorText(err))
 		f.Op, f.Error = "fail", text
 	}
-	// The server keeps the turn for this worker until it knows the end.
+	// The server keeps the turn for this worker until it has stored the end.
 	again, err := w.report(t, f)
 	for again && t.ctx.Err() == nil {
 		w.c.opt.Logger.Warn("the end of a turn cannot be reported; trying again", "agent", w.name, "turn", f.TurnID, "err", err)
@@ -366,7 +366,7 @@ func (w *worker) forget(t *workTurn) {
 	w.remove(t)
 }
 
-// remove is forget for a caller that holds mu.
+// remove is like forget. The caller holds mu.
 func (w *worker) remove(t *workTurn) {
 	t.stopTimer()
 	if id := t.assignment.Turn; w.turns[id] == t {

@@ -235,12 +235,12 @@ func (p *parley) yieldLogs(ctx context.Context) {
 	}
 }
 
-// canRead returns an error while this server cannot read.
+// canRead returns an error while this server cannot read. A damaged store does not stop a single server: it serves what is not damaged.
 func (p *parley) canRead(ctx context.Context) error {
 	if p.node != nil && !p.node.CaughtUp() {
 		return server.NotReady(notCaughtUp)
 	}
-	if p.damageOfStore() != nil {
+	if p.node != nil && p.damageOfStore() != nil {
 		return server.NotReady(p.damagedText())
 	}
 	_, err := p.sessions.List(ctx, chat.Trusted, core.Filter{Limit: 1})
@@ -248,15 +248,12 @@ func (p *parley) canRead(ctx context.Context) error {
 }
 
 const (
-	notCaughtUp = "this node has just started and does not have yet what was stored meanwhile"
-	damaged     = "the store of this node is damaged; it is replaced by a copy of another node's when the others are ready"
+	notCaughtUp = "this node has just started and does not have yet what was stored while it was down"
+	damaged     = "the store of this node is damaged; it is replaced by a copy of another node's when enough of them are ready"
 )
 
-// damagedText says what a node with a damaged store waits for.
+// damagedText is the answer of /readyz while the store of a node is damaged. It lists the nodes that this one waits for.
 func (p *parley) damagedText() string {
-	if p.node == nil {
-		return damaged
-	}
 	if names := p.node.WaitsFor(); len(names) > 0 {
 		return damaged + "; it waits for " + strings.Join(names, ", ")
 	}
@@ -271,7 +268,7 @@ func (p *parley) mayServe(r *http.Request) error {
 	return chat.Errorf(chat.Unavailable, notCaughtUp+"; try again in a moment")
 }
 
-// asOf returns how old the data of this node is, zero if it is current.
+// asOf returns the time up to which this node certainly has everything, zero if its data is current.
 func (p *parley) asOf() time.Time {
 	if p.node == nil {
 		return time.Time{}
@@ -297,9 +294,6 @@ func (p *parley) nodesReady() error {
 	if err := p.node.Halted(); err != nil {
 		return server.NotReady(err.Error())
 	}
-	if p.damageOfStore() != nil {
-		return server.NotReady(p.damagedText())
-	}
 	if !p.majority() {
 		return server.NotReady("this node does not hear a majority of the nodes of its cluster")
 	}
@@ -311,10 +305,10 @@ func (p *parley) nodesReady() error {
 	return p.behind()
 }
 
-// noteDamage notes that the store is damaged.
+// noteDamage stores the first error that says that the store is damaged.
 func (p *parley) noteDamage(err error) { p.damage.CompareAndSwap(nil, &err) }
 
-// damageOfStore returns what noteDamage has noted first.
+// damageOfStore returns the error of noteDamage, or nil.
 func (p *parley) damageOfStore() error {
 	if err := p.damage.Load(); err != nil {
 		return *err

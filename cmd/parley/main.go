@@ -91,7 +91,7 @@ var app = commandline.App{
 
 // run runs one command line and returns the exit code. Everything that the command started has ended when it returns.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	call, err := app.Parse(&commands{}, usual(args))
+	call, err := app.Parse(&commands{}, translateArgs(args))
 	if e, ok := errors.AsType[*commandline.Error](err); ok {
 		fmt.Fprintf(stderr, "parley: %s; see %s --help\n", e, strings.TrimSpace("parley "+e.Path))
 		return exitUsage
@@ -112,8 +112,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitError
 }
 
-// usual writes forms that people know from other programs as this one has them.
-func usual(args []string) []string {
+// translateArgs replaces forms of other programs, such as `help COMMAND`, by those of this one.
+func translateArgs(args []string) []string {
 	switch {
 	case len(args) == 0:
 		return []string{"--help"}
@@ -157,5 +157,5 @@ func explain(err error) string {
 			text += ": give a token with --token or PARLEY_TOKEN"
 		}
 	}
-	return terminal.OneLine(text) // a server may say anything
+	return terminal.OneLine(text) // the text of a server may have control characters
 }

@@ -283,7 +283,7 @@ func (m *member) maySend() error {
 		return chat.Errorf(chat.Unavailable, "the stores of %d nodes do not match the log that this node has written; which one is right must be decided by a person: compare them with parley verify", damaged)
 	}
 	if err := p.damageOfStore(); err != nil {
-		return chat.Errorf(chat.Unavailable, "the store of this node is damaged itself").Because(err)
+		return chat.Errorf(chat.Unavailable, "the store of this node is damaged, too").Because(err)
 	}
 	return p.behind()
 }

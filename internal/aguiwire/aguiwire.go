@@ -128,7 +128,7 @@ type Stored struct {
 }
 
 // CallsHeader is how many agents behind AG-UI have called one another to answer a message. A server refuses more than MaxCalls: agents
-// that call one another in a circle would do so for ever.
+// that call one another in a circle would do so forever.
 const (
 	CallsHeader = "Parley-Calls"
 	MaxCalls    = 8

@@ -20,8 +20,8 @@ const (
 	linkTTL      = 10 * time.Minute
 	maxSignIns   = 10_000
 	maxLinks     = 100
-	removedShare = 64  // of how many entries of an actor makeRoom removes one more
-	signInCost   = 100 // requests that a sign-in counts as: it is kept for hours
+	removedShare = 64  // makeRoom removes one entry of an actor, and one more for each 64 that it has
+	signInCost   = 100 // as how many requests a sign-in counts, because it is kept for hours
 )
 
 // signIns keeps signed-in browsers and one-time codes in memory: keys are random, are

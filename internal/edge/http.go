@@ -109,7 +109,7 @@ func SendJSON(w http.ResponseWriter, r *http.Request, status int, body []byte) {
 // SendBlocks answers with JSON that is compressed already, for a client that accepts gzip.
 func SendBlocks(w http.ResponseWriter, r *http.Request, status int, blocks []wire.Block) {
 	setHeaders(w.Header(), "application/json")
-	sent(w, r, wire.WriteGzip(w, r, status, blocks))
+	answerIfBusy(w, r, wire.WriteGzip(w, r, status, blocks))
 }
 
 func setHeaders(h http.Header, contentType string) {
@@ -120,11 +120,12 @@ func setHeaders(h http.Header, contentType string) {
 
 func send(w http.ResponseWriter, r *http.Request, status int, contentType string, body []byte) {
 	setHeaders(w.Header(), contentType)
-	sent(w, r, wire.WriteBody(w, r, status, body))
+	answerIfBusy(w, r, wire.WriteBody(w, r, status, body))
 }
 
-// sent answers with the error of a body that was not written. Any other error means that the client has disconnected.
-func sent(w http.ResponseWriter, r *http.Request, err error) {
+// answerIfBusy answers a request with an error if its body was not written because of [wire.ErrBusy]. Any other error means
+// that the client has disconnected.
+func answerIfBusy(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, wire.ErrBusy) {
 		status, body := encodeNative(errBusy(), w.Header())
 		SetErrorHeaders(w.Header(), chat.Public(errBusy()))

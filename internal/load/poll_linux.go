@@ -190,7 +190,7 @@ func runPolled(ctx context.Context, all []*writer) error {
 	return nil
 }
 
-// blockingConn is a connection that the runtime's own poller does not know. Reads and writes wait in a system call.
+// blockingConn is a connection that the runtime's own poller does not use. Reads and writes wait in a system call.
 type blockingConn struct {
 	net.Conn // nil: writers use only the methods below
 	fd       int

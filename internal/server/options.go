@@ -33,7 +33,7 @@ type Options struct {
 	Ready   func(context.Context) error // returns an error while the server is not ready
 	Reads   func(context.Context) error // the same for a server that only has to be able to read; nil means Ready
 	Serves  func(*http.Request) error   // returns why a request cannot be answered yet; probes are answered; nil means that all can
-	AsOf    func() time.Time            // how old the data is that requests read, for the header Parley-As-Of; zero if it is current; may be nil
+	AsOf    func() time.Time            // the time up to which the data is complete, for the header Parley-As-Of; zero if it is current; may be nil
 	Started func(net.Addr)              // called when it listens
 	Pprof   bool                        // serve profiles at /debug/pprof/ to admins
 

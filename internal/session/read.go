@@ -103,7 +103,7 @@ func (s *Sessions) GetAt(ctx context.Context, c chat.Caller, id chat.SessionID, 
 	if err != nil || seq <= sess.Last || s.opt.OtherNodes == nil {
 		return sess, err
 	}
-	// The former owner may be behind, too: it learns of the next one after a pause or when it is no longer cut off.
+	// The former owner may be behind, too: it gets the claim of the next one only after a pause, or when it is no longer cut off.
 	caught := s.opt.OtherNodes.ReadLog(ctx, sess.ID)
 	sess, err = s.visible(ctx, c, id)
 	if err == nil && seq > sess.Last && caught {

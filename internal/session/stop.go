@@ -33,7 +33,7 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 
 func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, error) {
 	q.Method = callStop
-	if s.asksOthers(ctx) { // also the owner: it may have been replaced, and then sends the call on when it learns of that
+	if s.asksOthers(ctx) { // also the owner: if it was replaced, it sends the call to the new one later
 		if st, err := s.log.Load(ctx, q.Session); err == nil { // else the owner says why
 			if t := st.Line(string(q.Line)).Turn; t != nil {
 				q.Seen = t.ID
@@ -48,7 +48,7 @@ func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, erro
 	return res.Stop, nil
 }
 
-// lateStop is how long after a stop request a turn may have begun that it still stops, when the request had to wait for an owner.
+// lateStop is the time after a stop request in which a turn may begin and is still stopped, if the request had to wait for an owner.
 const lateStop = 2 * time.Second
 
 func (s *Sessions) stopHere(ctx context.Context, q *call) (chat.StopResult, error) {

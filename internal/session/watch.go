@@ -127,8 +127,8 @@ func (s *Sessions) authorize(g *watcher, id chat.SessionID) error {
 	return err
 }
 
-// sees returns an error if the caller may not see the session, as far as this node knows: the hub calls it and must not wait
-// for other nodes. It is not inlined, because the session record would then be part of every reader's stack.
+// sees returns an error if the caller may not see the session, without a question to other nodes: the hub calls it and must not
+// wait. It is not inlined, because the session record would then be part of every reader's stack.
 //
 //go:noinline
 func (s *Sessions) sees(ctx context.Context, c chat.Caller, id chat.SessionID) error {

@@ -34,7 +34,7 @@ var errNoMore = errors.New("the input ended while the agent waits for an answer"
 func (p *Lines) Run(ctx context.Context) error {
 	p.input = bufio.NewScanner(p.In)
 	p.input.Buffer(nil, chat.MaxEvent)
-	if err := p.attend(ctx); err != nil {
+	if err := p.finishRunningTurn(ctx); err != nil {
 		return err
 	}
 	for p.input.Scan() {
@@ -56,8 +56,8 @@ func (p *Lines) Run(ctx context.Context) error {
 	return p.input.Err()
 }
 
-// attend prints what the running turn says and asks, because the first message would wait for its end.
-func (p *Lines) attend(ctx context.Context) error {
+// finishRunningTurn prints the rest of the answer of the running turn and asks its prompts, because the first message would wait for its end.
+func (p *Lines) finishRunningTurn(ctx context.Context) error {
 	open, s, err := openPrompts(ctx, p.Client, p.Session.ID)
 	i := slices.IndexFunc(s.State.Turns, func(t chat.TurnView) bool { return t.Workstream == "" })
 	if err != nil || i < 0 || len(open) == 0 && s.Session.Policy != chat.Queue {

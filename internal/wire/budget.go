@@ -13,7 +13,7 @@ var ErrBusy = errors.New("too many bytes of this client are in memory")
 const (
 	uncounted  = 64 << 10         // bytes of a request, message or answer that a budget does not count
 	budgetWait = 10 * time.Second // how long a request waits for others of its client
-	lookAgain  = 2 * time.Second  // how often a WebSocket that waits looks whether its client has disconnected
+	lookAgain  = 2 * time.Second  // how often a WebSocket that waits checks whether its client has disconnected
 )
 
 // Budget bounds the bytes of requests, WebSocket messages and answers that are in memory for one client: bodies and messages that
@@ -51,13 +51,13 @@ func chargeOf(ctx context.Context) *charge {
 }
 
 // Charge returns a context for a request of a client. What is read and written with the context counts. The caller calls done
-// when the request is answered; a WebSocket that the request opened goes on to count.
+// when the request is answered; the messages of a WebSocket that the request opened count after that, too.
 func (b *Budget) Charge(ctx context.Context, client string) (_ context.Context, done func()) {
 	c := &charge{budget: b, client: client}
 	return context.WithValue(ctx, chargeKey{}, c), c.giveBack
 }
 
-// giveBack gives back what a request has taken: it is answered, or its answer is a stream.
+// giveBack returns the bytes of a request to the budget: it is answered, or its answer is a stream.
 func (c *charge) giveBack() {
 	if c != nil {
 		c.budget.give(c.client, c.n)
@@ -86,7 +86,8 @@ func (c *charge) takeAnswer(ctx context.Context, size int) error {
 	return c.take(ctx, int64(size)-c.n, 0)
 }
 
-// take takes n bytes more for something that has own bytes. One that is larger than the budget is allowed alone.
+// take takes n more bytes for a request that has taken own bytes before. A request that is larger than the budget is allowed if
+// its client has no other bytes in memory.
 func (b *Budget) take(ctx context.Context, client string, own, n int64, wait time.Duration) error {
 	var late <-chan time.Time
 	if wait > 0 {
@@ -130,7 +131,7 @@ func (b *Budget) share(client string) *share {
 	return s
 }
 
-// give gives bytes back.
+// give returns bytes to the budget.
 func (b *Budget) give(client string, n int64) {
 	if n <= 0 {
 		return

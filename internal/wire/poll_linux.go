@@ -19,9 +19,9 @@ type poller struct {
 	ended chan struct{} // closed at the end of the goroutine
 }
 
-// edge triggers an event when something arrives, and not as long as it is there.
+// edgeTriggered asks for an event when something arrives, and not for as long as it is there.
 // syscall.EPOLLET has the wrong sign.
-const edge = 1 << 31
+const edgeTriggered = 1 << 31
 
 // add begins to wait for messages of a connection. It returns false if that is not possible:
 // the connection is not TCP, or the system has no descriptors left.
@@ -42,7 +42,7 @@ func (p *poller) add(c *Conn) bool {
 	added := false
 	_ = raw.Control(func(fd uintptr) { // fails if the connection is closed
 		c.poll.fd = int32(fd)
-		e := syscall.EpollEvent{Events: syscall.EPOLLIN | syscall.EPOLLRDHUP | edge, Fd: c.poll.fd}
+		e := syscall.EpollEvent{Events: syscall.EPOLLIN | syscall.EPOLLRDHUP | edgeTriggered, Fd: c.poll.fd}
 		added = syscall.EpollCtl(p.fd, syscall.EPOLL_CTL_ADD, int(fd), &e) == nil
 	})
 	if added {
@@ -162,7 +162,7 @@ func pollNow(epoll uintptr, events []syscall.EpollEvent) int {
 
 // readArrived reads what has arrived on a connection. some is false if there is nothing.
 // After an error, and at the end, n is 0 and some is true. As in writeNow the scheduler is not
-// told of the system call.
+// notified of the system call.
 func readArrived(conn net.Conn, b []byte) (n int, some bool) {
 	r := arrivals.Get().(*arrival)
 	defer arrivals.Put(r)

@@ -232,7 +232,7 @@ func (s *Stream) End(err error) {
 // breakOff closes the connection without a proper end.
 func (s *Stream) breakOff() { belowTLS(s.conn).Close() }
 
-// belowTLS is the connection that a connection uses: closing TLS in order would be a proper end.
+// belowTLS returns the connection below TLS, or conn itself: to close a TLS connection would be a proper end.
 func belowTLS(conn net.Conn) net.Conn {
 	if secure, ok := conn.(interface{ NetConn() net.Conn }); ok {
 		return secure.NetConn()
@@ -240,11 +240,11 @@ func belowTLS(conn net.Conn) net.Conn {
 	return conn
 }
 
-// resetAtClose lets the close of a connection be an error for the client, also when the system does it because the process was
+// resetAtClose makes the close of a connection an error for the client, also when the system does it because the process was
 // killed. The end of a response of HTTP/1.0 is that of its connection.
 func resetAtClose(conn net.Conn) { setLinger(conn, 0) }
 
-// endAtClose lets the close of a connection be a proper end again.
+// endAtClose makes the close of a connection a proper end again.
 func endAtClose(conn net.Conn) { setLinger(conn, -1) }
 
 func setLinger(conn net.Conn, seconds int) {

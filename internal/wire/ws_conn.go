@@ -31,7 +31,7 @@ type Conn struct {
 	head         ws.Header // of the frame that is being read
 	left         int64     // bytes of it still to come
 	msg          *[]byte   // what the last Read returned
-	counted      int64     // bytes of it that the client's budget counts
+	counted      int64     // bytes of the message that the client's budget counts
 	charge       *charge   // for which client; nil without a budget
 	fragment     bool      // a message has begun and is not whole
 	readErr      error     // set once; reading is over

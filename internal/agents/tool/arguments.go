@@ -7,7 +7,7 @@ import (
 )
 
 // Repeats reports whether an object in the arguments of a call has two members whose names are equal after change. Programs
-// differ in which of them they use, so that the rules and the person who approves could see another value than the tool.
+// differ in which of them they use: the rules and the person who approves could get another value than the tool.
 func Repeats(params json.RawMessage, change func(name string) string) bool {
 	type level struct {
 		names map[string]bool // nil in a list

@@ -29,7 +29,7 @@ func (n *Node) catchUpAtStart(ctx context.Context, log cluster.Log) {
 
 const (
 	ageEvery = 500 * time.Millisecond
-	usualAge = 2 * time.Second // of a node that hears the others
+	usualAge = 2 * time.Second // data that is not older counts as current
 )
 
 // watchAge notes when the data of this node was current, until ctx ends: when a majority was heard, and no other node had applied more.

@@ -125,8 +125,8 @@ func (n *Node) giveUp(ctx context.Context) {
 	}
 }
 
-// damaged returns the error of a damaged store when this node owns no partitions any more and a node is ready whose store it can copy:
-// with it, so many are ready that they are a majority. It returns nil when ctx ends.
+// damaged waits until the store is damaged, this node owns no partitions, and so many other nodes are ready that they are a majority
+// with this one. It returns the error of the store, or nil when ctx ends.
 func (n *Node) damaged(ctx context.Context) error {
 	for sleep.For(ctx, barredEvery) == nil {
 		if err := n.opt.Damage(); err != nil && !n.ownsAny() && len(n.ready()) >= n.OthersOfMajority() {

@@ -184,7 +184,7 @@ func (n *Node) ReadLog(ctx context.Context, id chat.SessionID) bool {
 // sharedQuestions are questions about sessions: each is a sharedQuestion.
 type sharedQuestions struct {
 	mu sync.Mutex
-	of map[chat.SessionID]*sharedQuestion // those that are on their way
+	of map[chat.SessionID]*sharedQuestion // those that are not answered yet
 }
 
 func (q *sharedQuestions) ask(ctx context.Context, id chat.SessionID, f func() bool) bool {
@@ -208,13 +208,13 @@ func (q *sharedQuestions) ask(ctx context.Context, id chat.SessionID, f func() b
 	return one.ask(ctx, f)
 }
 
-// sharedQuestion is a question that is asked once for all that want the answer. One is on its way at most. Those who ask meanwhile share
-// the next one, because the answer of the first may be older than their call.
+// sharedQuestion is a question that is asked once for several callers. At most one is unanswered at a time. Calls that come before its
+// answer share the next one, because the answer of the first may be older than their call.
 type sharedQuestion struct {
 	mu      sync.Mutex
 	running bool
 	next    *sharedAnswer // nil if nobody waits for it
-	ended   func()        // called when none is on its way any more; may be nil
+	ended   func()        // called when none is unanswered any more; may be nil
 }
 
 type sharedAnswer struct {

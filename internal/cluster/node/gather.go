@@ -17,7 +17,7 @@ import (
 // gatherTime is how long a new owner waits for the unfinished text of other nodes, unless a test sets another time.
 const gatherTime = 3 * time.Second
 
-// aloneTime is how long it waits while no other node answers at all: it is cut off, and could store nothing.
+// aloneTime is how long a new owner waits while no other node answers: it is cut off, and could store nothing.
 const aloneTime = 15 * time.Second
 
 // askTime is how long one question may take: it or its answer may be lost.

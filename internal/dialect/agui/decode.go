@@ -79,7 +79,7 @@ func (in *input) check() error {
 	return nil
 }
 
-// callsOf is how many agents have called one another to answer the message of a request.
+// callsOf returns how many agents have called one another to answer the message of a request.
 func callsOf(r *http.Request) (int, error) {
 	v := r.Header.Get(aguiwire.CallsHeader)
 	if v == "" {
@@ -90,7 +90,7 @@ func callsOf(r *http.Request) (int, error) {
 	case err != nil || n < 0:
 		return 0, chat.Errorf(chat.Invalid, "%s is a number, not %q", aguiwire.CallsHeader, text.Clip(v, 40))
 	case n > aguiwire.MaxCalls:
-		return 0, chat.Errorf(chat.Invalid, "more than %d agents have called one another to answer this message, so they probably do it in a circle", aguiwire.MaxCalls)
+		return 0, chat.Errorf(chat.Invalid, "more than %d agents have called one another to answer this message, so they probably call one another in a circle", aguiwire.MaxCalls)
 	}
 	return n, nil
 }

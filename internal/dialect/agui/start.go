@@ -122,15 +122,15 @@ func (d *Dialect) say(ctx context.Context, t *target, st *chat.State, in *input,
 		return chat.Errorf(chat.Conflict, "the message id %q was used before for another text; a new message needs a new id", text.Clip(draft.ClientID, 80))
 	}
 	t.message = e.Seq
-	if replaced == nil && in.thought(t.variant) != nil {
-		t.extra = append(t.extra, in.forget(t.variant))
+	if replaced == nil && in.emptyReasoning(t.variant) != nil {
+		t.extra = append(t.extra, in.resetSnapshot(t.variant))
 	}
 	return nil
 }
 
-// thought is the reasoning that the page has of the runs after its newest message, without its text. Clients keep reasoning that a
+// emptyReasoning returns the reasoning messages that the page has of the runs after its newest message, without its text. Clients keep reasoning that a
 // snapshot leaves out, and would append the same text to it. TanStack's client keeps none.
-func (in *input) thought(f variant) (empty []message) {
+func (in *input) emptyReasoning(f variant) (empty []message) {
 	for _, m := range in.Messages[len(in.upToUser()):] {
 		if m.Role == "reasoning" && !f.tanstack {
 			empty = append(empty, message{ID: m.ID, Role: m.Role, Content: quote(""), Subagent: m.Subagent})
@@ -139,9 +139,9 @@ func (in *input) thought(f variant) (empty []message) {
 	return empty
 }
 
-// forget is the snapshot with which a page forgets what it has of the runs after its newest message.
-func (in *input) forget(f variant) event {
-	return event{Type: "MESSAGES_SNAPSHOT", Messages: append(slices.Clone(in.upToUser()), in.thought(f)...)}
+// resetSnapshot returns the snapshot that removes from a page what it has of the runs after its newest message.
+func (in *input) resetSnapshot(f variant) event {
+	return event{Type: "MESSAGES_SNAPSHOT", Messages: append(slices.Clone(in.upToUser()), in.emptyReasoning(f)...)}
 }
 
 // sameText reports whether a stored message has the text of a draft.
@@ -160,7 +160,7 @@ func (d *Dialect) showAgain(ctx context.Context, t *target, st *chat.State, in *
 		}
 		if e != nil && !storedOf(e).Imported {
 			// The page has parts of these runs; the snapshot removes them.
-			t.extra = append(t.extra, in.forget(t.variant))
+			t.extra = append(t.extra, in.resetSnapshot(t.variant))
 			t.message, t.rest = e.Seq, true
 			if _, reply := e.Body.(chat.UserInputResponse); reply {
 				t.message = 0

@@ -141,7 +141,7 @@ const replayFinished = "finished"
 // there is nothing to resume. A page that was offline until the turn ended would keep an incomplete message; with
 // replay=finished it always gets the newest message.
 //
-// A page that sends startIndex knows nothing of 204 and asks until it sees the end. So it gets the newest message, too, and an
+// A page that sends startIndex does not handle 204 and asks again until it gets the end. So it gets the newest message, too, and an
 // end without a message from a chat that has none.
 func (d *Dialect) resume(w http.ResponseWriter, r *http.Request, c chat.Caller) error {
 	q := edge.NewQuery(r)

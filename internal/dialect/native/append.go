@@ -65,7 +65,7 @@ func (s *socket) startAppend(ctx context.Context, id json.RawMessage, session ch
 	begun := false
 	defer func() {
 		if !begun { // also after a panic: End would wait for the slot
-			a.letGo()
+			a.releaseFrame()
 			s.freeSlots(1)
 		}
 	}()
@@ -83,7 +83,7 @@ type appendAnswer struct {
 	release func() // of a large frame; see [wire.Conn.Hold]
 }
 
-func (a *appendAnswer) letGo() {
+func (a *appendAnswer) releaseFrame() {
 	if a.release != nil {
 		a.release()
 	}
@@ -93,7 +93,7 @@ func (a *appendAnswer) letGo() {
 func (a *appendAnswer) Answer(events []chat.Event, err error) {
 	s := a.socket
 	if err != nil {
-		a.letGo()
+		a.releaseFrame()
 		s.refuse(a.ctx, a.id, a.session, err)
 		s.freeSlots(1)
 		return

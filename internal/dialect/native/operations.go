@@ -111,7 +111,7 @@ func (d *Dialect) operations() []operation {
 		{method: "POST", path: session + "/stop", do: take(d, d.stopTurn), name: "stopTurn", code: 200,
 			says: "Asks the running turn to end. With `workstream_id` it is that line's, and the workstream ends as canceled unless it is interactive. Workstreams go on when the main line is stopped, unless `workstreams` is true. Stopping what does not run is no error."},
 		{method: "POST", path: session + "/fork", do: raw(d.forkSession), name: "forkSession", in: chat.Fork{}, out: chat.Session{}, code: 201,
-			says: "Begins a session that shares the past of this one up to the event `after`, its files included, and goes its own way from there. What was under way at that event is ended in the fork; a message that waited there is answered anew. With `message` the fork begins with that message instead, in the same step, and what waited there is withdrawn; `settings` are those of the fork."},
+			says: "Begins a session with a copy of the events of this one up to the event `after`, its files included; from then on the two are independent. What was under way at that event is ended in the fork; a message that waited there is answered anew. With `message` the fork begins with that message instead, in the same step, and what waited there is withdrawn; `settings` are those of the fork."},
 		{method: "POST", path: session + "/workstreams", do: take(d, d.launchWorkstream), name: "launchWorkstream", code: 201,
 			says: "Launches a workstream and returns at once with its `launch_id`. An `id` that was used before in the session is a conflict."},
 		{method: "GET", path: session + "/workstreams", do: reply(d, d.listWorkstreams), name: "listWorkstreams", code: 200,

@@ -90,7 +90,7 @@ func (r *resumePoints) keepPoint(from string, s savedPoint) {
 	r.file.append(s, r.all())
 }
 
-// answer sends the other nodes what this one knows about a conversation, after it has closed connections that do not respond.
+// answer sends the other nodes the positions that this one has of a conversation, after it has closed connections that do not respond.
 func (r *resumePoints) answer(question, key string) {
 	r.closeStale(key, nil)
 	m := nodeMessage{Answer: question}

@@ -199,8 +199,8 @@ func (d *Dialect) Run(ctx context.Context, conn *nats.Conn) error {
 	return d.project.run(ctx, conn, stream, drainInput)
 }
 
-// disconnectBehind disconnects the clients whenever this node is behind, until ctx ends. They would be told to try again as long as it is,
-// and do not look for another node while they are connected.
+// disconnectBehind disconnects the clients whenever this node is behind, until ctx ends. While it
+// is, their requests fail, and clients that are connected do not look for another node.
 func (d *Dialect) disconnectBehind(ctx context.Context) {
 	for before := false; sleep.For(ctx, time.Second) == nil; {
 		now := d.opt.Behind()

@@ -62,7 +62,7 @@ type incoming struct {
 const (
 	maxWaiting      = 64 << 10 // messages that wait here, and one more of each subscription
 	maxWaitingBytes = 256 << 20
-	guestShare      = 8  // of how many parts of the room that is left one queue of guests may have one
+	guestShare      = 8  // a queue of guests may use an eighth of the room that is left
 	maxReads        = 32 // histories that are read at the same time: each takes some hundred KB
 	closeTime       = 5 * time.Second
 )
@@ -141,7 +141,7 @@ func (k *inbound) close() {
 }
 
 // add puts a message into its queue. It returns when fewer wait than the limit, so that the next ones wait at NATS. A guest with
-// many messages for a session that stores them slowly would stop all others with that, so the last ones of these are refused.
+// many messages for a session that stores them slowly would fill the room of all sessions, so messages beyond guestShare are refused.
 func (k *inbound) add(ctx context.Context, conn *nats.Conn, a *incoming) {
 	if !k.enqueue(ctx, conn, a) {
 		k.d.refuse(ctx, a, chat.Errorf(chat.SlowDown, "too many messages of this session wait; send it again in a moment"))
@@ -183,7 +183,7 @@ func (k *inbound) work(ctx context.Context, conn *nats.Conn, q queue) {
 	for len(k.queues[q].all) > 0 {
 		w := k.queues[q]
 		a := w.all[0]
-		w.all[0] = nil // its memory
+		w.all[0] = nil // so that it is freed
 		w.all = w.all[1:]
 		k.queues[q] = w
 		k.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 // Login decides what a connection may do. A credential allows what its claims say, in
 // the account of guests. An x1 sidecar may publish for every session. All others need the
 // token of an administrator, if tokens are needed. A login waits until messages are received.
-// Nobody is connected after that ended, or while this node is behind: a client of a cluster
-// then finds another node.
+// Login accepts nobody after the server has stopped receiving, or while this node is behind: a
+// client of a cluster then finds another node.
 func (d *Dialect) Login(ctx context.Context, in bus.Login) bus.Grant {
 	if d.opt.Behind() || !d.inbound.receives(ctx) {
 		return bus.Grant{Later: true}
