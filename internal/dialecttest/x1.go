@@ -19,7 +19,8 @@ type x1 struct {
 	opt    Options
 	nc     *nats.Conn
 	events chan *nats.Msg
-	last   chat.Seq // it has all events up to here
+	last   chat.Seq    // it has all events up to here
+	turn   chat.TurnID // the last one that has begun
 }
 
 func newX1(opt Options) (*x1, error) {
@@ -75,7 +76,7 @@ func (x *x1) Answer(ctx context.Context, p Prompt, key, text string) (Seen, erro
 }
 
 func (x *x1) Stop(ctx context.Context, _ string) error {
-	_, err := x.input(ctx, "", "turn.stop_requested", `{"reason":"enough"}`)
+	_, err := x.input(ctx, "", "turn.stop_requested", `{"reason":"enough","turn_id":`+Quote(string(x.turn))+`}`)
 	return err
 }
 
@@ -149,6 +150,9 @@ func (x *x1) follow(ctx context.Context) (Seen, error) {
 			}
 			x.last = e.Seq
 			x.opt.Progress()
+			if b, ok := e.Body.(chat.TurnStarted); ok {
+				x.turn = b.TurnID
+			}
 			if seen, ok := seenIn(&e, &texts); ok {
 				return seen, nil
 			}

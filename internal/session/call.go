@@ -39,7 +39,8 @@ type call struct {
 	Ack  string   `json:"ack,omitempty"`
 	All  bool     `json:"all,omitempty"`
 
-	Seen chat.TurnID `json:"seen,omitempty"` // of a stop: the running turn at the node that was asked, "" if it had none
+	Seen   chat.TurnID   `json:"seen,omitempty"`   // of a stop: the turn that it is for, or the running one at the node that was asked; "" if it had none
+	Before time.Duration `json:"before,omitempty"` // of a stop: how long it had waited before the call
 
 	Launch      *chat.Launch             `json:"launch,omitempty"`
 	Steering    *chat.Steering           `json:"steering,omitempty"`

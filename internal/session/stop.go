@@ -16,6 +16,12 @@ func (s *Sessions) Stop(ctx context.Context, c chat.Caller, id chat.SessionID, l
 	return s.StopAs(ctx, c, id, line, reason, "")
 }
 
+// StopLate is Stop for a request that has waited before this call. It does not stop a turn that has begun meanwhile, and if turn is
+// not "", no other turn.
+func (s *Sessions) StopLate(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string, turn chat.TurnID, waited time.Duration) (chat.StopResult, error) {
+	return s.callStop(ctx, &call{Session: id, Caller: c, Line: sentText(line), Cause: reason, Seen: turn, Before: waited})
+}
+
 // StopAs is Stop with an acknowledgement: the event that ends the turn has the field ack.
 // A turn has only the acknowledgement of the first stop request; the result reports
 // whether that is this one.
@@ -33,7 +39,7 @@ func (s *Sessions) StopAll(ctx context.Context, c chat.Caller, id chat.SessionID
 
 func (s *Sessions) callStop(ctx context.Context, q *call) (chat.StopResult, error) {
 	q.Method = callStop
-	if s.asksOthers(ctx) { // also the owner: if it was replaced, it sends the call to the new one later
+	if q.Seen == "" && s.asksOthers(ctx) { // also the owner: if it was replaced, it sends the call to the new one later
 		if st, err := s.log.Load(ctx, q.Session); err == nil { // else the owner says why
 			if t := st.Line(string(q.Line)).Turn; t != nil {
 				q.Seen = t.ID
@@ -60,7 +66,8 @@ func (s *Sessions) stopHere(ctx context.Context, q *call) (chat.StopResult, erro
 		if t != nil && q.Seen != "" && t.ID != q.Seen {
 			return true
 		}
-		return q.waited > lateStop && t != nil && d.now-t.StartedAt < chat.At((q.waited-lateStop).Microseconds())
+		waited := q.Before + q.waited
+		return waited > lateStop && t != nil && d.now-t.StartedAt < chat.At((waited-lateStop).Microseconds())
 	}
 	if q.All {
 		return s.stop(ctx, c, q.Session, q.Cause, resting(""), func(d *decision) chat.StopResult {

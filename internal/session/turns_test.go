@@ -117,6 +117,12 @@ func TestStopThatWaitedIsNotForALaterTurn(t *testing.T) {
 			t.Error("a stop that was requested before the turn:", res, err)
 		}
 	}
+	if res, err := w.StopLate(ctx, ann, id, "", "", "", time.Hour); err != nil || res.Stopped {
+		t.Error("a stop that waited before the call:", res, err)
+	}
+	if res, err := w.StopLate(ctx, ann, id, "", "", "t-earlier", 0); err != nil || res.Stopped {
+		t.Error("a stop of an earlier turn:", res, err)
+	}
 	if res, err := w.stopHere(ctx, &call{Session: id, Caller: ann, waited: lateStop}); err != nil || !res.Stopped {
 		t.Error(res, err)
 	}

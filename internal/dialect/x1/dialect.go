@@ -34,7 +34,7 @@ type sessions interface {
 	Answer(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string, a chat.Answer) (chat.Event, error)
 	Prompt(ctx context.Context, c chat.Caller, id chat.SessionID, requestID string) (*chat.Prompt, error)
 	Sent(ctx context.Context, c chat.Caller, id chat.SessionID, clientID string) (*chat.Event, error)
-	Stop(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string) (chat.StopResult, error)
+	StopLate(ctx context.Context, c chat.Caller, id chat.SessionID, line, reason string, turn chat.TurnID, waited time.Duration) (chat.StopResult, error)
 	Read(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) ([]chat.Fact, bool, error)
 	Facts(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Fact, error]
 	Events(ctx context.Context, c chat.Caller, id chat.SessionID, r chat.Range) iter.Seq2[chat.Event, error]

@@ -53,6 +53,7 @@ type waiting struct {
 // incoming is a received message.
 type incoming struct {
 	msg   *nats.Msg
+	at    time.Time // when it was received
 	id    chat.SessionID
 	kind  Kind
 	guest bool // sent with a credential for one session
@@ -201,7 +202,7 @@ func (k *inbound) work(ctx context.Context, conn *nats.Conn, q queue) {
 
 // parseIncoming reads the session and the kind from the subject.
 func parseIncoming(m *nats.Msg) (a incoming, ok bool) {
-	a.msg = m
+	a.msg, a.at = m, time.Now()
 	switch {
 	case strings.HasPrefix(m.Subject, rawPrefix):
 		a.id, a.kind, ok = parseTail(m.Subject[len(rawPrefix):])

@@ -104,11 +104,12 @@ var stopType = chat.TurnStopRequested{}.Type()
 // stop stops the running turn, or that of one workstream.
 func (d *Dialect) stop(ctx context.Context, a *incoming, m *Message) {
 	var ask struct {
-		Reason     string `json:"reason"`
-		Workstream string `json:"workstream_id"`
+		Reason     string      `json:"reason"`
+		Workstream string      `json:"workstream_id"`
+		Turn       chat.TurnID `json:"turn_id"`
 	}
 	if len(m.Payload) > 0 && json.Unmarshal(m.Payload, &ask) != nil {
-		d.refuse(ctx, a, chat.Errorf(chat.Invalid, "the payload of %s is {reason?, workstream_id?}", stopType))
+		d.refuse(ctx, a, chat.Errorf(chat.Invalid, "the payload of %s is {reason?, workstream_id?, turn_id?}", stopType))
 		return
 	}
 	c, err := d.caller(a)
@@ -117,7 +118,7 @@ func (d *Dialect) stop(ctx context.Context, a *incoming, m *Message) {
 		s := m.userFields()
 		c = speaksFor(c, a, &s)
 		err = d.retry(ctx, func() error {
-			res, err = d.opt.Sessions.Stop(ctx, c, a.id, cmp.Or(ask.Workstream, m.Workstream), ask.Reason)
+			res, err = d.opt.Sessions.StopLate(ctx, c, a.id, cmp.Or(ask.Workstream, m.Workstream), ask.Reason, ask.Turn, time.Since(a.at))
 			return err
 		})
 	}

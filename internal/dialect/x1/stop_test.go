@@ -19,6 +19,9 @@ func TestStopByNATS(t *testing.T) {
 	events := c.follow(Subject("s1", Events))
 	c.say("s1", Input, message("/sleep 600"))
 	events.until("the turn", typ("turn.started"))
+	if r := c.say("s1", Input, stopping(`{"turn_id":"t-earlier"}`)); r.Stopped == nil || *r.Stopped {
+		t.Fatalf("a stop of an earlier turn: %+v", r)
+	}
 	if r := c.say("s1", Input, stopping(`{"reason":"enough","user_id":"u1"}`)); r.Stopped == nil || !*r.Stopped {
 		t.Fatalf("%+v", r)
 	}
