@@ -334,7 +334,7 @@ func (n *Node) handle(ctx context.Context, p *part, m message, reply func([]byte
 			go answer(nil, err)
 		})
 	case msgOwnerBlocks:
-		answer(json.Marshal(sentBlocks(n.opt.Hub.Blocks(chat.SessionID(m.body)))))
+		answer(json.Marshal(n.ownerBlocks(p, chat.SessionID(m.body))))
 	case msgAt:
 		go func() { answer(nil, n.confirmOwner(ctx, p)) }()
 	default:

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/parley-hq/parley/chat"
 	"github.com/parley-hq/parley/internal/fields"
 	"github.com/parley-hq/parley/internal/session"
 )
@@ -84,6 +85,44 @@ func (s *unstoredTexts) stored(of *storedMessages) {
 		close(t.enough)
 		return true
 	})
+}
+
+// of returns the pieces of a session in the messages of an epoch, in their order.
+func (s *unstoredTexts) of(epoch uint64, id chat.SessionID) (pieces []chat.Preview) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.waiting {
+		m, ok := readPreviews(t.data[1:])
+		if !ok || t.epoch != epoch {
+			continue
+		}
+		for _, of := range m.sessions {
+			if of.Session == id {
+				pieces = append(pieces, of.Pieces...)
+			}
+		}
+	}
+	return pieces
+}
+
+// ownerBlocks returns the unfinished blocks of a session of this owner, with the text that it does not show yet: another node may have
+// shown it, to a reader that now is at the node that asks.
+func (n *Node) ownerBlocks(p *part, id chat.SessionID) []sentBlock {
+	unstored := p.unstored.of(p.status().Copy.Epoch, id) // first, because it may be shown meanwhile
+	blocks := sentBlocks(n.opt.Hub.Blocks(id))
+	for _, q := range unstored {
+		i := slices.IndexFunc(blocks, func(b sentBlock) bool { return b.ID == q.Block })
+		if i < 0 {
+			i = len(blocks)
+			blocks = append(blocks, sentBlock{Block: chat.Block{ID: q.Block, Kind: q.Kind, Workstream: q.Workstream, Turn: q.Turn}})
+		}
+		b := &blocks[i]
+		if text := q.TextAfter(len(b.Text)); text != "" {
+			b.Text += text
+			b.Ends = append(slices.Clip(b.Ends), chat.End{Bytes: q.End, At: q.At})
+		}
+	}
+	return blocks
 }
 
 // sendAgain is the time after which a message is sent again for the first time. It doubles up to maxSendAgain.

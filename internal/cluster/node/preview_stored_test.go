@@ -295,6 +295,39 @@ func TestTextIsStoredByAMajority(t *testing.T) {
 	}
 }
 
+// A reader was shown text that the owner does not show yet, because it was not told that a node has stored it. The reader resumes by
+// position at a third node, which has missed the text.
+func TestReaderByPositionIsAheadOfTheOwner(t *testing.T) {
+	t.Parallel()
+	var lossy atomic.Bool
+	c := newCluster(t)
+	id := c.session(0)
+	owner := c.owner(id)
+	behind, shows := (owner+1)%3, (owner+2)%3
+	for _, i := range []int{owner, behind} {
+		c.members[i].port.Misses = func([]byte) bool { return lossy.Load() }
+	}
+	lossy.Store(true)
+	written := make(chan error, 1)
+	go func() { written <- c.members[owner].sessions.Preview(t.Context(), ada, id, piece(0, "text")) }()
+	eventually(t, "1", func() string { return fmt.Sprint(len(c.members[shows].hub.Blocks(id))) })
+	at := c.members[shows].hub.Blocks(id)[0].Ends[0].At
+	if blocks := c.members[owner].hub.Blocks(id); len(blocks) > 0 {
+		t.Fatalf("the owner shows %q already", blocks[0].Text)
+	}
+	if _, err := c.members[behind].sessions.GetAtPosition(t.Context(), ada, id, at); err != nil {
+		t.Fatal(err)
+	}
+	blocks := c.members[behind].hub.Blocks(id)
+	if len(blocks) != 1 || blocks[0].Text != "text" || blocks[0].Ends[0].At != at {
+		t.Errorf("the node has %+v, want the text at %d", blocks, at)
+	}
+	lossy.Store(false)
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A reader that was shown text at one node resumes by position at another one, which has missed the text.
 func TestReaderByPositionWaitsForTextOfAnotherNode(t *testing.T) {
 	t.Parallel()
