@@ -260,14 +260,23 @@ func TestAClientThatWaitsForRoomDisconnects(t *testing.T) {
 	if _, err := c.Write(frame(0x81, true, make([]byte, 2*uncounted))[:100]); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond)
+	waits := func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.shares["ann"].freed != nil
+	}
+	for end := time.Now().Add(time.Minute); !waits(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the connection does not wait for room")
+		}
+	}
 	c.Close()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, ErrPeerGone) {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the connection still waits")
 	}
 	if err := conns.Shutdown(t.Context()); err != nil {
